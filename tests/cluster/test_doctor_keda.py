@@ -16,6 +16,7 @@ from gpuscale.kube.client.settings import KubeSettings
 from gpuscale.ops.doctor.diagnosis import diagnose
 from gpuscale.ops.doctor.gather import Gatherer, GatherSettings
 from gpuscale.ops.doctor.pulse.hops import PulseHop
+from gpuscale.ops.doctor.pulse.sights import ChainReader
 from gpuscale.ops.doctor.pulse.watch import PulseSettings, PulseWatch, choose
 from gpuscale.testing.prometheus import serve
 from gpuscale_testing import SimulatedNode, simulated_nodes, wait_until
@@ -163,7 +164,7 @@ def test_a_pulse_sees_keda_wake_a_workload_from_zero(plane, prometheus) -> None:
         async with KubeClient(KubeSettings(kubeconfig=plane.admin)) as client:
             seen = await Gatherer(client, WallClock(), GatherSettings()).snapshot()
             look = choose(seen, "default/keda-hpa-woken")
-            watch = PulseWatch(client, WallClock(), seen, look, {})
+            watch = PulseWatch(ChainReader(client, WallClock(), seen, look, {}), WallClock(), look)
             return await watch.pulse(PulseSettings(for_s=60), lambda: queued(5))
 
     found = asyncio.run(pulse())

@@ -142,6 +142,13 @@ CASES = {
         (["dashboard", "--url", "http://127.0.0.1:9"], 2, "does not answer"),
         (["dashboard", "--history", "x"], 2, "pip install 'gpuscale[history]'"),
     ],
+    "conform": [
+        (["conform", "hpa/x", "--load-wait", "--kubeconfig", "kubeconfig"], 2, CAN_NOT_LOOK),
+        (["conform", "hpa/x"], 2, "--load-url, --load-wait: expected one of them"),
+        (["conform", "x", "--load-wait"], 2, "expected an HPA on the cluster such as hpa/vision"),
+        (["conform", "hpa/x", "--load-url", "ftp://x"], 2, "expected http://... or https://..."),
+        (["conform", "hpa/x", "--load-wait", "-d", "."], 2, "expected a new or an empty folder"),
+    ],
     "shadow": [
         (["shadow", "hpa/x", "--set", "max=3", "--kubeconfig", "kubeconfig"], 2, CAN_NOT_LOOK),
         (["shadow", "hpa/x"], 2, "FILE, --set: expected one of them"),

@@ -93,6 +93,8 @@ _ENTRIES: Mapping[str, _Entry] = {each.name: each for each in (
            "Run another HPA beside a real one, and see what it would do."),
     _Entry(_LOOK, "doctor", "commands.doctor", "doctor",
            "Find what is wrong on a live cluster, each with its fix."),
+    _Entry(_LOOK, "conform", "commands.conform", "conform",
+           "Show that pods scale on what their GPUs do, as AI Conformance asks for."),
     _Entry(_CLUSTER, "init", "commands.init", "init", "Write a values file, from questions or flags."),
     _Entry(_CLUSTER, "render", "commands.render", "render",
            "Write the Kubernetes objects and node pool of a values file."),

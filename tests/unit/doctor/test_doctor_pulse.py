@@ -20,7 +20,8 @@ from gpuscale.ops.doctor.pulse.hops import (
     PulseSight,
 )
 from gpuscale.ops.doctor.pulse.report import fix_for, pulse_document, pulse_lines
-from gpuscale.ops.doctor.pulse.watch import busy_percents, choose
+from gpuscale.ops.doctor.pulse.sights import devices_of
+from gpuscale.ops.doctor.pulse.watch import choose
 from gpuscale.ops.doctor.snapshot import AgentLook, HpaLook, Snapshot
 
 START_MS = 10_000
@@ -226,4 +227,5 @@ def test_gpus_are_as_busy_as_their_utilization_says_and_instances_as_their_engin
         "gpuscale/agent",
         {name: Family(name, "gauge", "", tuple(samples)) for name, samples in families.items()},
     )
-    assert sorted(busy_percents([look], "ml", {"model-1"})) == [25, 40]
+    ours = [each for each in devices_of([look]) if each.pod == "ml/model-1"]
+    assert sorted(each.percent for each in ours) == [25, 40]

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +11,7 @@ import typer
 from gpuscale.base.errors import UsageError
 from gpuscale.cli.commands.lint import lint
 from gpuscale.cli.commands.pulse import check_pulse, run_pulse
+from gpuscale.cli.options.agents import AgentUrls, agent_urls
 from gpuscale.cli.options.cluster import (
     Context,
     Kubeconfig,
@@ -65,12 +66,7 @@ def doctor(
     prometheus_url: PrometheusUrl = None,
     prometheus_token_file: PrometheusTokenFile = None,
     prometheus_identity: PrometheusIdentity = None,
-    agent: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NODE=URL", help="A node's agent, past the API server; may come again."
-        ),
-    ] = None,
+    agent: AgentUrls = None,
     agent_ca_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="With --agent: CAs of the agents' certificates."),
@@ -176,7 +172,7 @@ def doctor(
     from gpuscale.ops.doctor.pulse import PulseSettings
 
     access = prometheus_access(prometheus_url, prometheus_token_file, prometheus_identity)
-    urls = _agents(agent or ())
+    urls = agent_urls(agent or ())
     user = (agent_username, agent_password_file)
     to_agents = _agent_access(urls, agent_ca_file, agent_server_name, user)
     settings = GatherSettings(namespace, prometheus_url, access, urls, to_agents)
@@ -296,16 +292,3 @@ def _agent_access(
         tls=tls_to("node agents", ca_file, None),
         server_name=server_name,
     )
-
-
-def _agents(given: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for each in given:
-        node, equals, url = each.partition("=")
-        if not node or not equals or not url.startswith(("http://", "https://")):
-            raise UsageError(
-                f"--agent: found {each!r}, expected a node and its agent's address, "
-                "such as gpu-1=http://127.0.0.1:9400"
-            )
-        found[node] = url
-    return found

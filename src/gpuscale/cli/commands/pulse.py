@@ -62,14 +62,15 @@ async def _pulse(
     from gpuscale.base.clock import WallClock
     from gpuscale.kube.client import KubeClient
     from gpuscale.ops.doctor import Gatherer
-    from gpuscale.ops.doctor.pulse import PulseWatch, choose
+    from gpuscale.ops.doctor.pulse import ChainReader, PulseWatch, choose
 
     clock = WallClock()
     async with KubeClient(server) as client:
         snapshot = await Gatherer(client, clock, around).snapshot()
         look = choose(snapshot, settings.hpa)
         urls, access = around.agent_urls, around.agent_access
-        watch = PulseWatch(client, clock, snapshot, look, urls, access)
+        reader = ChainReader(client, clock, snapshot, look, urls, access)
+        watch = PulseWatch(reader, clock, look)
         load = "the load begins" if settings.url else "start the load now"
         notice = printable(f"{look.about}: {load}; this ends within {settings.for_s:g} s or so")
         # On standard error, as programs read the output.

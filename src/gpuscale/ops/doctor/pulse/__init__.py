@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from gpuscale.ops.doctor.pulse.hops import Pulse
     from gpuscale.ops.doctor.pulse.limits import AT_ONCE, PULSE_S
     from gpuscale.ops.doctor.pulse.report import pulse_document, pulse_lines
+    from gpuscale.ops.doctor.pulse.sights import ChainReader
     from gpuscale.ops.doctor.pulse.watch import PulseSettings, PulseWatch, choose
 else:
     __getattr__ = door(__name__)
@@ -15,6 +16,7 @@ else:
 __all__ = [
     "AT_ONCE",
     "PULSE_S",
+    "ChainReader",
     "Pulse",
     "PulseSettings",
     "PulseWatch",

@@ -3,22 +3,12 @@
 Nothing in the cluster is changed but by the load itself.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from math import isfinite
-from typing import Any
 
 from gpuscale.base.clock import Clock
-from gpuscale.base.errors import GpuscaleError, UnavailableError, UsageError
-from gpuscale.base.objects.fields import Fields
-from gpuscale.base.quantity import parse_quantity
-from gpuscale.hpa.terms import metric_path, scale_path
-from gpuscale.kube import fields_of
-from gpuscale.kube.client import KubeClient
-from gpuscale.ops.doctor import facts
-from gpuscale.ops.doctor.agents import AgentReader
-from gpuscale.ops.doctor.autoscalers import custom_path
+from gpuscale.base.errors import UnavailableError, UsageError
 from gpuscale.ops.doctor.checks.metrics_api import group_of
 from gpuscale.ops.doctor.pulse.hops import (
     PodStage,
@@ -30,17 +20,12 @@ from gpuscale.ops.doctor.pulse.hops import (
 )
 from gpuscale.ops.doctor.pulse.load import PulseLoad
 from gpuscale.ops.doctor.pulse.report import fix_for
-from gpuscale.ops.doctor.snapshot import AgentLook, HpaLook, Look, Snapshot
-from gpuscale.server.sources.http import SourceAccess
+from gpuscale.ops.doctor.pulse.sights import ChainReader, ChainSight
+from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
 
 _BEFORE = 3
 """Looks before the load begins."""
 _EVERY_S = 0.5
-_ENGINE = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
-_USAGE = {facts.UTILIZATION: 1.0, _ENGINE: 100.0}
-"""Series of how busy a GPU is, and the percent that 1 means. The latter is for MIG instances, which
-have no other; of whole GPUs it is read more seldom, and would still show the load before."""
-_INSTANCE = "GPU_I_ID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,29 +75,15 @@ class PulseWatch:
     """Observes the chain of one HPA.
 
     Args:
-        connection: to the API server.
+        reader: of the chain.
         clock: for the times.
-        snapshot: a look at the whole cluster, for what is where.
         look: at the HPA.
-        agent_urls: of agents that are asked directly, by node.
-        agent_access: what requests to these carry.
     """
 
-    def __init__(
-        self,
-        connection: KubeClient,
-        clock: Clock,
-        snapshot: Snapshot,
-        look: HpaLook,
-        agent_urls: Mapping[str, str],
-        agent_access: SourceAccess | None = None,
-    ) -> None:
-        self._connection = connection
+    def __init__(self, reader: ChainReader, clock: Clock, look: HpaLook) -> None:
+        self._reader = reader
         self._clock = clock
         self._look = look
-        self._custom = custom_path(snapshot)
-        self._agents = AgentReader(connection, agent_urls, agent_access)
-        self._around = _around(snapshot, look)
         self._targets = {
             spec.name: float(target)
             for spec in look.hpa.metrics
@@ -164,7 +135,7 @@ class PulseWatch:
         stuck = stuck_hop(times)
         fault = last.faults.get(stuck, "") if stuck else ""
         if stuck is PulseHop.CREATED:
-            fault = await self._why_none_created() or fault
+            fault = await self._reader.why_none_created() or fault
         count = load.count if load else None
         if stuck is PulseHop.GPU and count is not None and not count.answered:
             fault = f"no request was answered well: {count.fault or 'no answer in time'}"
@@ -185,131 +156,29 @@ class PulseWatch:
             )
 
     async def _sight(self) -> PulseSight:
-        """Return an observation, reading the chain from its end.
-
-        So a hop never seems to react before the hop that causes it, however long the reads take.
-        """
-        path = f"/api/v1/namespaces/{self._look.namespace}/pods"
-        answer = await self._connection.get(path, {"labelSelector": self._look.selector})
-        pods = Look(_items(answer)).each
-        wanted, hpa_fault = await self._hpa()
-        values, value_fault = await self._values()
-        gpu_percent, gpu_fault = await self._gpu(pods)
-        waiting = next((why for pod in pods if (why := facts.why_waiting(pod))), "")
-        faults = {
-            PulseHop.GPU: gpu_fault,
-            PulseHop.VALUE: value_fault,
-            PulseHop.HPA: hpa_fault,
-            PulseHop.CREATED: hpa_fault,
-            PulseHop.SCHEDULED: waiting,
-            PulseHop.READY: next((why for pod in pods if (why := _why_not_ready(pod))), ""),
-        }
-        stages = {pod.child("metadata").text("uid"): _stage(pod) for pod in pods}
-        return PulseSight(self._clock.now_ms(), gpu_percent, values, wanted, stages, faults)
-
-    async def _hpa(self) -> tuple[int | None, str]:
-        """Return the HPA's desired replicas, and its condition's message."""
-        name = self._look.hpa.metadata.name
-        place = f"namespaces/{self._look.namespace}/horizontalpodautoscalers/{name}"
-        status = fields_of(await self._connection.get(f"/apis/autoscaling/v2/{place}")).child(
-            "status"
-        )
-        texts = [
-            f"{each.text('type')}={each.text('status')}: {each.text('message')}"
-            for each in status.items("conditions")
-        ]
-        wanted = [status.integer("desiredReplicas"), await self._asked_of_target()]
-        return max((each for each in wanted if each is not None), default=None), "; ".join(texts)
-
-    async def _asked_of_target(self) -> int | None:
-        """Return the target's replicas in its spec, which KEDA raises from zero without the HPA."""
-        path = scale_path(self._look.hpa.target, self._look.namespace)
-        try:
-            return fields_of(await self._connection.get(path)).child("spec").integer("replicas")
-        except GpuscaleError:
-            return None
-
-    async def _why_none_created(self) -> str:
-        """Return the workload's reason for creating no pods; empty if it gives none."""
-        path = scale_path(self._look.hpa.target, self._look.namespace).removesuffix("/scale")
-        try:
-            status = fields_of(await self._connection.get(path)).child("status")
-        except GpuscaleError as error:
-            return str(error)
-        texts = (
-            each.text("message")
-            for each in status.items("conditions")
-            if each.text("type") == "ReplicaFailure"
-        )
-        return next(texts, "")
-
-    async def _values(self) -> tuple[dict[str, float], str]:
-        """Return each metric's highest value, and why one has none."""
-        found: dict[str, float] = {}
-        faults = []
-        for spec in self._look.hpa.metrics:
-            if group_of(spec) is None:
-                continue
-            path, params = metric_path(
-                spec, self._look.namespace, self._look.selector, self._custom
-            )
-            try:
-                items = _items(await self._connection.get(path, params))
-                found[spec.name] = max(float(parse_quantity(item["value"])) for item in items)
-            except GpuscaleError as error:
-                faults.append(str(error))
-            except (KeyError, TypeError, ValueError):
-                faults.append(f"{spec.name} has no value")
-        shown = [f"{name} is {value:g} at most" for name, value in found.items()]
-        return found, "; ".join(faults or shown)
-
-    async def _gpu(self, pods: Iterable[Fields]) -> tuple[float | None, str]:
-        """Return the utilization of the busiest GPU of these pods, and why it is unknown."""
-        looks = (await self._agents.read(self._around)).looks
-        names = {facts.name(pod) for pod in pods}
-        seen = list(busy_percents(looks, self._look.namespace, names))
-        if seen:
-            return max(seen), f"the busiest GPU of these pods is {max(seen):g} % busy"
-        faults = [f"{look.node}: {look.fault}" for look in looks if look.fault]
-        return None, "; ".join(faults) or "no agent reports a GPU of these pods"
+        return pulse_sight(await self._reader.sight(), self._look.namespace)
 
 
-def _around(snapshot: Snapshot, look: HpaLook) -> Snapshot:
-    """Return a snapshot with the nodes of an HPA's pods and their agents only."""
-    nodes = {pod.child("spec").text("nodeName") for pod in facts.pods_of(snapshot, look)}
-    agents = [
-        pod.data
-        for pod in facts.agent_pods(snapshot)
-        if pod.child("spec").text("nodeName") in nodes
-    ]
-    return Snapshot(snapshot.now_ms, looks={"nodes": snapshot.looks["nodes"], "pods": Look(agents)})
-
-
-def busy_percents(looks: Iterable[AgentLook], namespace: str, names: set[str]) -> Iterable[float]:
-    """Return the utilization of pods' GPUs and MIG instances, in percent."""
-    for look in looks:
-        for name, percent in _USAGE.items():
-            for sample in look.families[name].samples if name in look.families else ():
-                labels = dict(sample.labels)
-                is_ours = labels.get("namespace") == namespace and labels.get("pod") in names
-                is_meant = name != _ENGINE or bool(labels.get(_INSTANCE))
-                if is_ours and is_meant and isfinite(sample.value):
-                    yield sample.value * percent
-
-
-def _stage(pod: Fields) -> PodStage:
-    if facts.is_ready(pod):
-        return PodStage.READY
-    return PodStage.SCHEDULED if pod.child("spec").text("nodeName") else PodStage.CREATED
-
-
-def _why_not_ready(pod: Fields) -> str:
-    for container in pod.child("status").items("containerStatuses"):
-        waiting = container.child("state").child("waiting")
-        if reason := waiting.text("reason"):
-            return f"{facts.name(pod)}: {reason} {waiting.text('message')}".rstrip()
-    return ""
-
-
-def _items(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [each for each in answer.get("items") or () if isinstance(each, dict)]
+def pulse_sight(seen: ChainSight, namespace: str) -> PulseSight:
+    """Return what a pulse compares of a look."""
+    busiest = max((each.percent for each in seen.of_pods(namespace)), default=None)
+    gpu_fault = (
+        f"the busiest GPU of these pods is {busiest:g} % busy"
+        if busiest is not None
+        else "; ".join(seen.agent_faults) or "no agent reports a GPU of these pods"
+    )
+    values = {name: max(item.value for item in items) for name, items in seen.values.items()}
+    shown = [f"{name} is {value:g} at most" for name, value in values.items()]
+    hpa_fault = "; ".join(f"{kind}={text}" for kind, text in seen.conditions.items())
+    waiting = [(each.stage, each.waiting) for each in seen.pods if each.waiting]
+    faults = {
+        PulseHop.GPU: gpu_fault,
+        PulseHop.VALUE: "; ".join(seen.value_faults or shown),
+        PulseHop.HPA: hpa_fault,
+        PulseHop.CREATED: hpa_fault,
+        PulseHop.SCHEDULED: next((why for stage, why in waiting if stage is PodStage.CREATED), ""),
+        PulseHop.READY: next((why for stage, why in waiting if stage is PodStage.SCHEDULED), ""),
+    }
+    wanted = max((each for each in (seen.desired, seen.asked) if each is not None), default=None)
+    stages = {each.uid: each.stage for each in seen.pods}
+    return PulseSight(seen.at_ms, busiest, values, wanted, stages, faults)
