@@ -30,9 +30,9 @@ import policy_traces
 from gpuscale.base.errors import UsageError
 from gpuscale.base.promises import PromiseTerm
 from gpuscale.lab.plan.bounds import GpuHourBounds, bounds, fewest_standing
-from gpuscale.lab.plan.promise import Promise
+from gpuscale.lab.plan.promise import Promise, promised
 from gpuscale.lab.plan.saving import MONTH_HOURS, month_interval
-from gpuscale.lab.plan.score import Nodes, Score, score
+from gpuscale.lab.plan.score import DEFAULT_REQUESTS, Nodes, Score, score
 from gpuscale.lab.plan.search import best_settings
 from gpuscale.triggers.policies.compiled import policy_function, replay
 from gpuscale.triggers.policies.hpa import HPA, HPA_ON_DEMAND
@@ -115,7 +115,7 @@ def chosen(policy: Policy, demand: Numbers, service: ReplaySettings, tries: int)
         pods = (fewest_standing(half, service, each) for each in terms)
         return [policy.settings(replicas=each) for each in pods]
     if policy.learns:
-        return [policy.settings() for _ in terms]
+        return [promised(policy, each, DEFAULT_REQUESTS).settings() for each in terms]
     return best_settings(
         policy,
         half,
@@ -203,10 +203,9 @@ def rows_of(running: Running) -> Iterator[Row]:
         for name, result in running.scores:
             found, replicas = result.result().scores[at], result.result().replicas[at]
             possible = limits.static_hours - limits.oracle_hours
-            interval = month_interval(
-                (limits.static_replicas - replicas) * policy_traces.STEP_S / 3600, PER_DAY
-            )
-            if interval is not None and possible > 0:
+            spared = (limits.static_replicas - replicas) * policy_traces.STEP_S / 3600
+            interval = month_interval(spared, PER_DAY) if possible > 0 else None
+            if interval is not None:
                 per_month = possible * MONTH_HOURS * 3600 / (len(replicas) * policy_traces.STEP_S)
                 interval = (100 * interval[0] / per_month, 100 * interval[1] / per_month)
             row = Row(

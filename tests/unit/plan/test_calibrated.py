@@ -3,8 +3,10 @@
 import numpy
 import pytest
 
+from gpuscale.base.promises import PromiseTerm
 from gpuscale.lab.plan.bounds import bounds
-from gpuscale.lab.plan.promise import Promise
+from gpuscale.lab.plan.promise import Promise, promised
+from gpuscale.lab.plan.waiting import Requests
 from gpuscale.lab.plan.windows import lowest_behind, mean_behind
 from gpuscale.triggers.policies.compiled import policy_function, replay
 from gpuscale.triggers.policies.hpa import HPA_ON_DEMAND
@@ -46,7 +48,7 @@ def test_the_margin_leaves_no_more_short_steps_than_allowed(scale, allowed):
     found = numpy.random.default_rng(3).standard_normal(2_000) * scale
     memory = numpy.zeros(BINS)
     for each in found:
-        count_shortfall(memory, 0, each)
+        count_shortfall(memory, 0, each, 1.0)
     margin = least_margin(memory, 0, allowed + 0.001)
     exact = numpy.sort(found)[-1 - allowed]
     # Bins grow by 5 % of 0.1 pods and the value.
@@ -56,14 +58,14 @@ def test_the_margin_leaves_no_more_short_steps_than_allowed(scale, allowed):
 
 def test_capacity_that_was_always_too_high_gives_a_margin_below_zero():
     memory = numpy.zeros(BINS)
-    count_shortfall(memory, 0, -1.0)
+    count_shortfall(memory, 0, -1.0, 1.0)
     assert -1.0 <= least_margin(memory, 0, 0.001) <= -1.0 + 0.05 * 1.1
 
 
 def test_what_is_forgotten_weighs_less():
     memory = numpy.zeros(BINS)
     for each in (1.0, 5.0, 5.0):
-        count_shortfall(memory, 0, each)
+        count_shortfall(memory, 0, each, 1.0)
     assert least_margin(memory, 0, 1.5) >= 5.0  # two steps above 1 are too many
     forget_shortfalls(memory, 0, 0.5)
     assert 1.0 <= least_margin(memory, 0, 1.2) <= 1.06  # now they count as one
@@ -146,3 +148,23 @@ def test_the_best_simple_rule_is_no_dearer_than_a_mean_with_the_margin_that_keep
             break
     # Margins are searched to 1/4096 of the highest demand here, to half a pod in the test.
     assert bounds(demand, SERVICE, Promise()).simple_rule_hours <= wanted.sum() * 15 / 3600
+
+
+@pytest.mark.parametrize("wait_s", [1.0, 15.0, 30.0])
+def test_a_promised_wait_is_kept_on_demand_that_it_never_saw(wait_s):
+    promise = Promise((PromiseTerm("wait", 0.005, wait_s),))
+    requests = Requests(1.0)
+    demand = bursts(60_000, 2)
+    settings = promised(CALIBRATED, promise, requests).settings()
+    found = replay(DESIRED, settings, CALIBRATED.memory, demand, SERVICE)
+    assert promise.missed_shares(found, requests, 20_000)[0] <= 0.005
+
+
+def test_a_queue_that_would_stay_for_ever_is_worked_off():
+    # Ten steps of more than there is, then for hours just what there is.
+    demand = numpy.concatenate(
+        [numpy.full(4_000, 6.0), numpy.full(10, 9.0), numpy.full(2_000, 6.0)]
+    )
+    settings = CALIBRATED.settings(wait_s=30.0)
+    found = replay(DESIRED, settings, CALIBRATED.memory, demand, SERVICE)
+    assert (found.queue[4_200:] == 0).all()

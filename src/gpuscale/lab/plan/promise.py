@@ -8,13 +8,15 @@ import numpy
 from gpuscale.base.golang.durations import format_duration
 from gpuscale.base.promises import PromiseTerm
 from gpuscale.lab.plan.waiting import Requests, waits
-from gpuscale.triggers.policies import Numbers, Replayed
+from gpuscale.triggers.policies import Numbers, Policy, Replayed
 
 SHORT = PromiseTerm("short", 0.005)
 """What is promised where nothing was said."""
 _LEAST_ALLOWED = 1e-9
 """Less than one step of any demand: a promise of no miss at all still says which of two is worse."""
 _IN_TIME_S = 1.0
+_AIMED_AT = 0.7
+"""Share of what may be missed that a policy aims at, since the days to come are others."""
 Rows = numpy.ndarray[tuple[int, int], numpy.dtype[numpy.float64]]
 """A row for each term of a promise, with a column for each step or day."""
 
@@ -115,6 +117,30 @@ class Promise:
     @staticmethod
     def _told(term: PromiseTerm, share: float) -> str:
         return percent_text(share if term.measure in {"errors", "short"} else 1 - share)
+
+
+def promised(policy: Policy, promise: Promise, requests: Requests) -> Policy:
+    """Return a policy that works on a promise, if it knows of any: its margins follow the shortest wait."""
+    timed = [each for each in promise.terms if each.measure in {"wait", "latency"}]
+    known = {each.name: each for each in policy.parameters}
+    if "wait_s" not in known or not (timed or promise.terms[0].measure == "short"):
+        return policy
+
+    def wait_s(term: PromiseTerm) -> float:
+        return term.limit_s - (requests.service_s if term.measure == "latency" else 0.0)
+
+    term = min(timed, key=wait_s, default=promise.terms[0])
+    values = {
+        "promise": _AIMED_AT * term.allowed,
+        "wait_s": max(wait_s(term), 0.001) if timed else 0.0,
+        "service_s": requests.service_s / requests.slots,
+    }
+    for name, value in values.items():
+        before = known[name]
+        if before.least < before.most:
+            value = min(max(value, before.least), before.most)
+        known[name] = replace(before, default=value, least=value, most=value)
+    return replace(policy, parameters=tuple(known.values()))
 
 
 def _rows(columns: Iterable[Numbers]) -> Rows:

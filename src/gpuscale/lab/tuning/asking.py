@@ -21,6 +21,7 @@ from gpuscale.lab.plan.comparing import (
     split_of,
     verdicts,
 )
+from gpuscale.lab.plan.promise import Promise, promised
 from gpuscale.lab.plan.tuning.contender import Contender
 from gpuscale.lab.plan.tuning.pooled import OnNodes, on_nodes
 from gpuscale.lab.plan.tuning.search import Each, ReplayCase, Search
@@ -113,7 +114,8 @@ def answer(
             if name in OF_REQUESTS and not workload.knows_requests:
                 continue
             if is_whole and name != autoscaler.policy.name:
-                other = _other(name, autoscaler, workload, static, peak).keeping(asked.kept)
+                other = _other(name, autoscaler, workload, static, peak, asked.promise)
+                other = other.keeping(asked.kept)
                 is_whole = found.search(name, other.policy.title, other)
     limits = bounds_of(workload, split, asked.promise)
     today, tuned, *others = found.rows
@@ -166,7 +168,12 @@ def _keeping(
 
 
 def _other(
-    name: str, autoscaler: TunedHpa, workload: ReplayedWorkload, static: int, peak: float
+    name: str,
+    autoscaler: TunedHpa,
+    workload: ReplayedWorkload,
+    static: int,
+    peak: float,
+    promise: Promise,
 ) -> Contender:
     """Return a registered policy as a contender."""
     if name in {HPA.name, HPA_ON_DEMAND.name}:
@@ -178,7 +185,7 @@ def _other(
     if name == STATIC.name:
         count = Parameter("replicas", float(static), float(static), float(static))
         return Contender(replace(STATIC, parameters=(count,)))
-    policy = POLICIES[name]
+    policy = promised(POLICIES[name], promise, workload.requests)
     return Contender(policy.fixed() if policy.learns else policy)
 
 

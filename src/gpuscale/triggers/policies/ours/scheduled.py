@@ -30,7 +30,7 @@ def _desired(seen: Seen, memory: Numbers, settings: Numbers) -> float:
     if memory[_ENTERED] != soon + 1:
         memory[_ENTERED] = soon + 1
         _bound(memory, soon % _HOURS, settings[3], settings[4])
-    count_shortfall(memory, _SEEN + taken * BINS, seen.demand)
+    count_shortfall(memory, _SEEN + taken * BINS, seen.demand, 1.0)
     memory[_COUNTS + taken] += 1
     hour, later = int(now_s // 3600) % _HOURS, soon % _HOURS
     least = max(memory[_LEAST + hour], memory[_LEAST + later], 1.0)

@@ -14,19 +14,20 @@ _FINEST = 0.1
 _GROWTH = math.log(1.05)
 
 
-def count_shortfall(memory: Numbers, first: int, shortfall: float) -> None:
+def count_shortfall(memory: Numbers, first: int, shortfall: float, weight: float) -> None:
     """Count one step.
 
     Args:
         memory: the policy's.
         first: where the histogram's BINS numbers begin in it.
         shortfall: demand less capacity, in pods.
+        weight: of the step; 1 where steps are counted.
     """
     distance = int(math.log(1 + abs(shortfall) / _FINEST) / _GROWTH)
     if shortfall >= 0:
-        memory[first + min(_ZERO + distance, BINS - 1)] += 1
+        memory[first + min(_ZERO + distance, BINS - 1)] += weight
     else:
-        memory[first + max(_ZERO - 1 - distance, 0)] += 1
+        memory[first + max(_ZERO - 1 - distance, 0)] += weight
 
 
 def forget_shortfalls(memory: Numbers, first: int, keep: float) -> None:
@@ -36,7 +37,7 @@ def forget_shortfalls(memory: Numbers, first: int, keep: float) -> None:
 
 
 def least_margin(memory: Numbers, first: int, allowed: float) -> float:
-    """Return the smallest margin, in pods, that leaves at most `allowed` steps short.
+    """Return the smallest margin, in pods, that leaves at most `allowed` of the weight short.
 
     It is a bin's upper end, so it is too high rather than too low; less than 0 where capacity was too high.
     """
