@@ -174,6 +174,8 @@ CASES = {
     "money": [
         (["money", "--prometheus-url", "http://127.0.0.1:9"], 2, "does not answer"),
         (["money", "--prometheus-url", "http://127.0.0.1:9", "--by", "x"], 2, "--by: found 'x'"),
+        (["money", "--forecast", "--prometheus-url", "http://127.0.0.1:9"], 2, "does not answer"),
+        (["money", "--ledger"], 2, "expected --prometheus-url, or --from-file FILE"),
     ],
     "bundle": [
         (["bundle", "--kubeconfig=kubeconfig", "--output-file=b.zip"], 1, CAN_NOT_LOOK),

@@ -23,9 +23,11 @@ def advice_of(file: Path | None) -> "Mapping[str, Advice]":
     Raises:
         ConfigError: it is no document of savings.
     """
-    from gpuscale.lab.tuning import read_advice
+    if file is None:
+        return {}
+    from gpuscale.lab.tuning import read_advice  # it needs numpy
 
-    return {} if file is None else read_advice(read_text(str(file)), str(file))
+    return read_advice(read_text(str(file)), str(file))
 
 
 def show_ledger(
