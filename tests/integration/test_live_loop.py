@@ -278,6 +278,10 @@ def test_the_end_of_the_scenario_is_announced_once_and_the_loop_goes_on(tmp_path
     saved = running.get("/ui/report")
     assert saved.startswith(report[: report.index("<style>")])
     assert '"kind":"SuccessfulRescale"' in saved
+    running.wait("ReplicasReady", 60)
+    hops = running.json("/ui/state")["lags"]["spread"]
+    saved = running.get("/ui/report")
+    assert all(f'<th scope="row">{name}</th>' in saved for name, *_ in hops)
     assert running.stop() == 0
 
 

@@ -165,8 +165,13 @@ class LiveView:
         }
 
     def report(self) -> str:
-        """Return the run so far as one HTML page."""
-        return render_report(self.document())
+        """Return the run so far as one HTML page, with the spread of the hops among its tables."""
+        hops = {
+            name: {"scaleOuts": count, "timeP50": p50, "timeP95": p95}
+            for name, count, p50, p95 in lags(self._world)["spread"]
+        }
+        shown = {**summary(self._world), **({"hops": hops} if hops else {})}
+        return render_report({**self.document(), "summary": shown})
 
     def _is_over(self) -> bool:
         passed_ms = self._world.engine.now_ms - self._world.start_ms

@@ -82,7 +82,7 @@ function drawReplicaStage(state, workload, hpa) {
 
 function drawPendingStage(state, workload) {
   const count = workload ? workload.pending : state.pods.filter(({ phase }) => phase === "Pending").length;
-  drawStage("pending", { value: number(count), unit: count === 1 ? "pod" : "pods", note: count > 0 ? "waiting for a GPU or starting" : "none waiting" },
+  drawStage("pending", { value: number(count), unit: count === 1 ? "pod" : "pods", note: count > 0 ? "without a GPU, starting or not ready" : "none waiting" },
     count > 0 ? "high" : "plain");
 }
 
