@@ -11,6 +11,7 @@ from gpuscale.base.promises import PromiseTerm
 from gpuscale.lab.plan.bounds import bounds
 from gpuscale.lab.plan.comparing import (
     ReplayedWorkload,
+    Split,
     bounds_of,
     question_of,
     row_of,
@@ -194,3 +195,22 @@ def test_a_demand_column_has_all_requests():
 def test_a_demand_of_no_length_or_too_much_is_refused(duration_s):
     with pytest.raises(ValueError, match="at most 366"):
         demand_column(lambda t: t, duration_s, 1.0, 15.0)
+
+
+def test_the_chance_of_a_promise_is_that_of_days_drawn_anew():
+    # Of four days, the last two are scored. On one of them 1 % of the steps is short, on the other none;
+    # 0.6 % may be. Two days drawn of these are twice the bad one in a quarter of the draws, which breaks it.
+    per_day = 5760
+    demand = numpy.full(4 * per_day, 2.0)
+    demand[3 * per_day : 3 * per_day + 57] = 5.0
+    service = ReplaySettings(start_up_s=15.0, least=3.0, most=3.0)
+    workload = ReplayedWorkload("w", demand, service, Requests(1.0), Nodes())
+    fixed = Contender(replace(STATIC, parameters=(Parameter("replicas", 3.0, 3.0, 3.0),)))
+    promise = Promise((PromiseTerm("short", 0.006),))
+    split = Split(2 * per_day, 2 * per_day)
+    row = row_of(workload, split, fixed, fixed.today, promise, "w", "")
+    assert row.chance == pytest.approx(0.75, abs=0.1)
+    always = Promise((PromiseTerm("short", 0.01),))
+    assert row_of(workload, split, fixed, fixed.today, always, "w", "").chance == 1
+    one_day = Split(3 * per_day, 3 * per_day)
+    assert row_of(workload, one_day, fixed, fixed.today, promise, "w", "").chance is None

@@ -9,10 +9,11 @@ from gpuscale.lab.plan.bounds import GpuHourBounds, bounds
 from gpuscale.lab.plan.promise import Promise, percent_text
 from gpuscale.lab.plan.score import Nodes, Score, score
 from gpuscale.lab.plan.tuning.contender import Contender
+from gpuscale.lab.plan.tuning.outcomes import by_day
 from gpuscale.lab.plan.tuning.pooled import DedicatedPool, OnNodes
-from gpuscale.lab.plan.tuning.search import DAY_S, ReplayCase
+from gpuscale.lab.plan.tuning.search import DAY_S, Allowance, ReplayCase
 from gpuscale.lab.plan.waiting import Requests
-from gpuscale.triggers.policies import HPA_ON_DEMAND, Numbers, ReplaySettings
+from gpuscale.triggers.policies import HPA_ON_DEMAND, Numbers, Replayed, ReplaySettings
 
 LEAST_DAYS = 2.0
 """Fewer hold no day that could be held back for a day that was searched."""
@@ -63,6 +64,9 @@ class ScoredPolicy:
     title: str
     settings: dict[str, float]
     score: Score
+    chance: float | None = None
+    """Share of draws of the scored days, whole ones with replacement, in which the promise holds; None where
+    there is one day alone."""
 
 
 def split_of(workload: ReplayedWorkload, held_back: float) -> Split:
@@ -103,7 +107,20 @@ def row_of(
     """Return a policy's row; a learning policy learns from the searched days."""
     replayed = contender.replay(values, workload.demand, workload.service)
     found = score(replayed, split.first_scored, workload.nodes, promise, workload.requests)
-    return ScoredPolicy(name, title, contender.named(values), found)
+    return ScoredPolicy(
+        name, title, contender.named(values), found, chance_of(workload, split, replayed, promise)
+    )
+
+
+def chance_of(
+    workload: ReplayedWorkload, split: Split, replayed: Replayed, promise: Promise
+) -> float | None:
+    """Return the share of draws of the scored days in which a replay keeps the promise."""
+    first, per_day = split.first_scored, max(1, round(DAY_S / workload.service.step_s))
+    demand = workload.demand[first:]
+    case = ReplayCase(demand, workload.service, promise, workload.requests)
+    missed = promise.missed(replayed, workload.requests, first)
+    return Allowance(case, per_day).chance(by_day(missed, per_day))
 
 
 def row_on_nodes(
@@ -122,7 +139,11 @@ def row_on_nodes(
     price = workload.nodes.price_per_hour
     cost = None if price is None else node_hours * price
     return ScoredPolicy(
-        name, title, contender.named(values), replace(found, node_hours=node_hours, cost=cost)
+        name,
+        title,
+        contender.named(values),
+        replace(found, node_hours=node_hours, cost=cost),
+        chance_of(workload, split, replayed, promise),
     )
 
 

@@ -121,6 +121,12 @@ def answer(
     today, tuned, *others = found.rows
     choice = found.choices[TUNED]
     said = [choice.said]
+    if tuned.chance is not None and split.is_held_back:
+        before = f"; with today's settings in {100 * (today.chance or 0):.0f}"
+        said.append(
+            "Drawn anew from the days that were held back, some of them several times, the promise holds in"
+            f" {100 * tuned.chance:.0f} of 100 draws{before}."
+        )
     said += verdicts(workload, split, limits, today, tuned, others, asked.promise)
     if not workload.knows_requests and OF_REQUESTS.keys() & set(asked.policies):
         said.append(_WITHOUT_REQUESTS)

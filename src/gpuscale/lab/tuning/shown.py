@@ -94,6 +94,7 @@ def _row(row: ScoredPolicy, currency: str, promise: Promise) -> dict[str, object
         **cost,
         "isKept": promise.used(score.missed) <= 1,
         "kept": promise.figures(score.missed),
+        "keptChance": row.chance,
         "shortShare": score.short_share,
         "givenUpShare": score.given_up_share,
         "waitP50Seconds": score.wait_p50_s,

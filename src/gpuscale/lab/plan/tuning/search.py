@@ -10,6 +10,7 @@ them several times, in 95 of 100 draws.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy
 
@@ -47,6 +48,8 @@ _LEAST = 1e-9
 _ROUNDS = 24
 """Of moves, at the most."""
 
+Days: TypeAlias = numpy.ndarray[tuple[int, int], numpy.dtype[numpy.int64]]
+"""Numbers of days, a row for each draw."""
 Each = Callable[
     [Callable[[Sequence[Numbers]], list[SettingOutcome]], Iterable[Sequence[Numbers]]],
     Iterable[list[SettingOutcome]],
@@ -84,7 +87,7 @@ class Allowance:
         self._counted_by_day = by_day(question.promise.counted(*of_demand), per_day)
         self._counted = question.promise.counted_in_all(*of_demand)
         days = len(question.demand) // per_day
-        self._draws: numpy.ndarray[tuple[int, int], numpy.dtype[numpy.int64]] | None = None
+        self._draws: Days | None = None
         """Day numbers drawn with replacement, a row for each draw; None for a single day."""
         if days > 1:
             draw = numpy.random.default_rng(question.seed)
@@ -101,10 +104,21 @@ class Allowance:
             return used
         if self._draws is None:
             return used / _UNDRAWN
-        missed = missed_by_day[:, self._draws].sum(axis=2)
-        shares = missed / numpy.maximum(self._counted_by_day[:, self._draws].sum(axis=2), _LEAST)
-        drawn = numpy.quantile(shares, _QUANTILE, axis=1)
+        drawn = numpy.quantile(self._drawn(missed_by_day, self._draws), _QUANTILE, axis=1)
         return max(used, self._promise.used(drawn))
+
+    def chance(self, missed_by_day: Rows) -> float | None:
+        """Return the share of bootstrap draws of all days in which the promise holds; None for one day."""
+        if self._draws is None:
+            return None
+        drawn = self._drawn(missed_by_day, self._draws).T
+        return float(numpy.mean([self._promise.used(shares) <= 1 for shares in drawn]))
+
+    def _drawn(self, missed_by_day: Rows, draws: Days) -> Rows:
+        """Return the share that misses each term, a row for each, in each draw."""
+        counted = self._counted_by_day[:, draws].sum(axis=2)
+        found: Rows = missed_by_day[:, draws].sum(axis=2) / numpy.maximum(counted, _LEAST)
+        return found
 
 
 class Search:
