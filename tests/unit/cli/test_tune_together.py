@@ -130,6 +130,24 @@ def test_one_workload_of_several_is_tuned_beside_the_others(shop):
     assert pools[0]["unneededSeconds"] == pools[1]["unneededSeconds"] == 600
 
 
+def test_nodes_that_are_reserved_are_paid_for_anyway(shop):
+    type_of_nodes = (
+        "instanceTypes: [{name: l4, gpuModel: NVIDIA L4, gpus: 4, cpu: '64', memory: 256Gi, offerings: ["
+        "{capacityType: reserved, count: 2, pricePerHour: 1}, {pricePerHour: 3}]}]"
+    )
+    text = shop.read_text().replace(
+        'gpuModel: NVIDIA L4, gpus: 4, min: 3, max: 20, cpu: "64", memory: 256Gi,',
+        f"{type_of_nodes}, min: 3, max: 20,",
+    )
+    shop.write_text(text.replace("provisioningTime: 60s, pricePerHour: 2", "provisioningTime: 60s"))
+    found = of_fleet(find_setup(str(shop)), "shop", (), Overrides())
+    (pool,) = found.pools
+    assert (pool.reserved, pool.price_per_hour) == (2, 3)
+    # Of three nodes, one is not reserved: 6 hours at 3.
+    _, _, together = answer_together(found, asked()).document["rows"]
+    assert together["cost"] == pytest.approx(6 * 3, abs=1)
+
+
 def test_what_cannot_be_is_said(shop):
     setup = find_setup(str(shop))
     for given, workloads, said in (

@@ -31,6 +31,7 @@ from gpuscale.lab.plan.tuning.contender import Contender
 from gpuscale.lab.plan.tuning.pooled import DELAY, MIN_NODES, UNNEEDED, nodes_of
 from gpuscale.lab.plan.tuning.search import DAY_S, Each, Search
 from gpuscale.lab.plan.tuning.workers import workers
+from gpuscale.lab.sim.control.machines import CloudPool
 from gpuscale.lab.sim.fluid.run import check_fluid, fleet_pool, node_share
 from gpuscale.lab.sim.scenario.setup import ServiceSetup, Setup
 from gpuscale.lab.tuning.answers import TuningRequest
@@ -41,6 +42,7 @@ from gpuscale.lab.tuning.pools import has_scale_down_times, home_of, is_growing
 from gpuscale.triggers.policies import STATIC, Numbers, Parameter
 
 _PIPED_WIDTH = 100
+RESERVED = "reserved"
 OF_NODES = (MIN_NODES, UNNEEDED, DELAY)
 
 
@@ -119,7 +121,7 @@ def of_fleet(setup: Setup, name: str, workloads: Sequence[str], given: Overrides
     Raises:
         UsageError: it has no such workload, or what can't be replayed as a fleet.
     """
-    check_fluid(setup, "several workloads")
+    check_fluid(setup, "several workloads", with_reservations=True)
     if options := given.of_pods():
         raise UsageError(f"{options[0]}: found several workloads, expected one")
     chosen = [chosen_workload(setup, name, each).deployment for each in workloads]
@@ -133,10 +135,18 @@ def of_fleet(setup: Setup, name: str, workloads: Sequence[str], given: Overrides
     return FleetInput(
         setup.name,
         tuple(found),
-        tuple(SharedPool(fleet_pool(setup, each), each.price_per_hour) for each in pools),
+        tuple(_shared(setup, each) for each in pools),
         setup.currency,
         all(map(has_scale_down_times, pools)),
     )
+
+
+def _shared(setup: Setup, pool: CloudPool) -> SharedPool:
+    """Return a pool with its reserved nodes, and the price of those beyond them."""
+    offered = [each for each in pool.machine.shape.offerings if each.capacity_type != RESERVED]
+    price = offered[0].price_per_hour if offered else pool.price_per_hour
+    reserved = sum(each.count for each in pool.supply.reservations)
+    return SharedPool(fleet_pool(setup, pool), price, reserved)
 
 
 def _workload(

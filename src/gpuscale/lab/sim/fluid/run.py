@@ -79,17 +79,22 @@ def _demand(workloads: Sequence[FluidWorkload], times: Numbers) -> Table:
     return numpy.maximum(demand, 0.0)
 
 
-def check_fluid(setup: Setup, what: str) -> None:
+def check_fluid(setup: Setup, what: str, *, with_reservations: bool = False) -> None:
     """Refuse a scenario that is no fleet of Deployments on equal nodes.
 
+    Args:
+        setup: the scenario.
+        what: asked for it, in messages.
+        with_reservations: whether nodes may be reserved for good, which is a matter of their price alone.
+
     Raises:
-        UsageError: it has what a fleet's replay does not model; with all of it, and what asked for it.
+        UsageError: it has what a fleet's replay does not model; with all of it.
     """
-    if faults := list(_faults(setup)):
+    if faults := list(_faults(setup, with_reservations=with_reservations)):
         raise UsageError("\n".join(f"{setup.name}: {what}: {each}" for each in faults))
 
 
-def _faults(setup: Setup) -> Iterator[str]:
+def _faults(setup: Setup, *, with_reservations: bool) -> Iterator[str]:
     if setup.scaled_objects:
         yield "found ScaledObjects, expected Deployments with HPAs or a fixed count"
     if any(isinstance(each, LeaderWorkerSet) for each in setup.deployments):
@@ -110,7 +115,9 @@ def _faults(setup: Setup) -> Iterator[str]:
     if setup.node_policy is not ClusterAutoscaler:
         yield "found a policy of the node autoscaler, expected none"
     for item in setup.pools:
-        if len(item.machines) > 1 or item.supply != Supply():
+        held = item.supply.reservations if with_reservations else ()
+        for_good = tuple(each for each in held if each.from_ms == 0 and each.until_ms is None)
+        if len(item.machines) > 1 or item.supply != Supply(reservations=for_good):
             yield (
                 f"node pool {item.pool.name}: found instanceTypes, stockOuts, quotaGpus or interruptions, "
                 "expected equal nodes that always come"
