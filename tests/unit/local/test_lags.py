@@ -1,6 +1,6 @@
 """The hops of scale-outs, against the times that the scenario itself names."""
 
-from gpuscale.lab.local.lags import lags, ranked
+from gpuscale.lab.local.lags import lags
 from gpuscale.lab.scenarios import find_setup
 from gpuscale.lab.sim.autoscaler import HpaController
 from gpuscale.lab.sim.pipeline import VirtualPipeline
@@ -56,8 +56,17 @@ def test_spread_is_by_nearest_rank_over_all_that_had_the_hop() -> None:
     assert "node ready" not in spread
 
 
-def test_rank_of_a_single_time_is_that_time() -> None:
-    assert ranked([7.0], 50) == ranked([7.0], 95) == 7
+def test_hops_are_in_their_order_whichever_came_first() -> None:
+    world = World(find_setup("ack-bert"), 0)
+    world.scale_outs = ScaleOuts()
+    later = scale_out(60, 900)
+    later.path = PodPath(900_000, 910_000, 950_000, 950_000, 955_000)
+    world.scale_outs.all.extend([scale_out(20, 100), later])
+    names = [name for name, *_ in lags(world)["spread"]]
+    assert names == [
+        *("pod created", "node asked for", "node ready", "scheduled", "container started"),
+        *("all ready", "in all"),
+    ]
 
 
 def test_a_second_scale_out_of_a_rise_begins_with_its_reading() -> None:

@@ -1,10 +1,10 @@
 """The way of a change from the load to ready pods, hop by hop."""
 
-import math
-from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
+from gpuscale.lab.sim.document.document import ranked_seconds
+from gpuscale.lab.sim.scale_outs import HOPS
 from gpuscale.lab.sim.world import World
 
 MOST = 500
@@ -23,12 +23,11 @@ def lags(world: World) -> dict[str, Any]:
     if not ready:
         return {"latest": None, "spread": []}
     latest, hops = ready[-1]
-    took_s: dict[str, list[float]] = {}
+    took_ms: dict[str, list[int]] = {name: [] for name in (*HOPS, "in all")}
     for _, each in ready:
         for name, start_ms, end_ms in each:
-            took_s.setdefault(name, []).append((end_ms - start_ms) / 1000)
-        took_s.setdefault("in all", []).append((each[-1][2] - each[0][1]) / 1000)
-    took_s["in all"] = took_s.pop("in all")  # last, however late a hop first came
+            took_ms[name].append(end_ms - start_ms)
+        took_ms["in all"].append(each[-1][2] - each[0][1])
     return {
         "latest": {
             "workload": latest.deployment.rpartition("/")[2],
@@ -41,12 +40,8 @@ def lags(world: World) -> dict[str, Any]:
             ],
         },
         "spread": [
-            [name, len(times), ranked(times, 50), ranked(times, 95)]
-            for name, times in took_s.items()
+            [name, len(times), ranked_seconds(times, 50), ranked_seconds(times, 95)]
+            for name, times in took_ms.items()
+            if times
         ],
     }
-
-
-def ranked(times: Sequence[float], percent: int) -> float:
-    """Return the smallest time that this percentage of times stays within."""
-    return sorted(times)[math.ceil(percent * len(times) / 100) - 1]

@@ -10,6 +10,19 @@ from dataclasses import dataclass, field
 MAX_KEPT = 100_000
 """Older rises and scale-outs are forgotten; a run of weeks stays bounded."""
 
+HOPS = (
+    "reading",
+    "scrape",
+    "HPA sync",
+    "pod created",
+    "node asked for",
+    "node ready",
+    "scheduled",
+    "container started",
+    "all ready",
+)
+"""Of a scale-out, by what each ends with."""
+
 
 @dataclass(frozen=True, slots=True)
 class PodPath:
@@ -54,21 +67,21 @@ class ScaleOut:
         if self.path is None or self.ready_ms is None:
             return []
         path = self.path
-        known = [
-            ("load", self.load_ms if self.is_first else None),
-            ("reading", self.seen_ms),
-            ("scrape", self.scraped_ms),
-            ("HPA sync", self.decided_ms),
-            ("pod created", path.created_ms),
-            ("node asked for", path.ordered_ms),
-            ("node ready", path.usable_ms),
-            ("scheduled", path.bound_ms),
-            ("container started", path.started_ms),
-            ("all ready", self.ready_ms),
-        ]
+        ends = (
+            self.load_ms if self.is_first else None,
+            self.seen_ms,
+            self.scraped_ms,
+            self.decided_ms,
+            path.created_ms,
+            path.ordered_ms,
+            path.usable_ms,
+            path.bound_ms,
+            path.started_ms,
+            self.ready_ms,
+        )
         found: list[tuple[str, int, int]] = []
         at_ms: int | None = None
-        for name, end_ms in known:
+        for name, end_ms in zip(("", *HOPS), ends, strict=True):
             # What was there before, such as a scrape before the reading, is no hop of this one.
             if end_ms is None or (at_ms is not None and end_ms < at_ms):
                 continue

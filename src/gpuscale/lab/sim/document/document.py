@@ -224,7 +224,7 @@ def _queue_summaries(queues: JobQueues, now_ms: int) -> Mapping[str, Mapping[str
             "admitted": len(waited_ms),
             "waiting": len(still_ms),
             "meanWaitTime": _mean_seconds(waited_ms),
-            "longestWaitTime": _ranked_seconds([*waited_ms, *still_ms], 100),
+            "longestWaitTime": ranked_seconds([*waited_ms, *still_ms], 100),
         }
     return found
 
@@ -247,9 +247,9 @@ def _scale_outs(world: Site) -> dict[str, object]:
         "ready": len(ready),
         "loadRises": len(rises),
         "answeredRises": len(answered),
-        "loadToReadyTimeP50": _ranked_seconds(answered, 50),
-        "loadToReadyTimeP95": _ranked_seconds(answered, 95),
-        "loadToReadyTimeMax": _ranked_seconds(answered, 100),
+        "loadToReadyTimeP50": ranked_seconds(answered, 50),
+        "loadToReadyTimeP95": ranked_seconds(answered, 95),
+        "loadToReadyTimeMax": ranked_seconds(answered, 100),
         "meanLoadToDecisionTime": _mean_seconds(rise.to_decision_ms for rise in rises),
         "meanLoadToReadyTime": _mean_seconds(rise.to_ready_ms for rise in rises),
         "meanDecisionToReadyTime": _mean_seconds(
@@ -258,7 +258,7 @@ def _scale_outs(world: Site) -> dict[str, object]:
     }
 
 
-def _ranked_seconds(times_ms: Sequence[int | None], percent: int) -> float | None:
+def ranked_seconds(times_ms: Sequence[int | None], percent: int) -> float | None:
     """Return the smallest time that this percentage of times stays within.
 
     One that never came is longer than all others; None where the rank falls on one, or there are no times.
