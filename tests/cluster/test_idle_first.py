@@ -2,7 +2,7 @@
 """Scale-ins under streams: which requests Kubernetes' own controllers cut, with costs of ours and without.
 
 Two Deployments have the same load, and HPAs of one kind. A pod of two serves a stream, and none ends while
-the HPAs take half of the pods away.
+the HPAs take half of the pods away. The metrics API has two replicas, and the rights of an installation.
 """
 
 import json
@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuscale.ops.install.certificates import make_certificate
+from gpuscale.ops.install.rendering import RenderInputs, render
+from gpuscale.ops.install.values import Values
 from gpuscale_testing import (
     SimulatedNode,
     aggregated_api,
@@ -84,13 +88,26 @@ class Streams:
             thread.join()
 
 
-class Server:
-    """The metrics API, which can be killed and started again."""
+def allowed(plane):
+    """Apply the roles of an installation, and return the kubeconfig of its metrics API."""
+    idle_first = [{"namespace": "default", "workload": MARKED, "metric": "in_flight"}]
+    values = Values.model_validate({"spec": {"metricsApi": {"idleFirst": idle_first}}})
+    certificate = make_certificate(values, round(time.time() * 1000))
+    plane.kubectl("create", "namespace", "gpuscale")
+    for body in render(values, RenderInputs(certificate)):
+        is_ours = body["metadata"]["name"].startswith("gpuscale-metrics-api")
+        if is_ours and "rbac" in body["apiVersion"]:
+            plane.apply(json.dumps(body))
+    return plane.kubeconfig("system:serviceaccount:gpuscale:gpuscale-metrics-api")
 
-    def __init__(self, plane, folder, scraped):
+
+class Server:
+    """A replica of the metrics API, which can be killed and started again."""
+
+    def __init__(self, plane, folder, scraped, kubeconfig):
         (folder / "rules.yaml").write_text(RULES)
         self.port, self._log = free_ports(1)[0], folder / "log"
-        pair, kubeconfig = plane.serving_certificate(serving_name("gpuscale")), plane.admin
+        pair = plane.serving_certificate(serving_name("gpuscale"))
         self._command = [
             *(str(GPUSCALE), "metrics-api", f"--config={folder / 'rules.yaml'}"),
             *("--source=streams", f"--scrape=http://127.0.0.1:{scraped}/metrics"),
@@ -159,21 +176,22 @@ def streams():
 
 
 @pytest.fixture(scope="module")
-def server(plane, streams, tmp_path_factory):
+def replicas(plane, streams, tmp_path_factory):
     with (
         simulated_nodes(plane, SimulatedNode("h200", gpus=2 * MOST)),
         streams.served() as scraped,
     ):
-        running = Server(plane, tmp_path_factory.mktemp("server"), scraped)
+        account, folders = allowed(plane), (tmp_path_factory.mktemp("server") for _ in range(2))
+        replicas = [Server(plane, folder, scraped, account) for folder in folders]
+        port = replicas[0].port
         try:
-            with aggregated_api(
-                plane, GROUPS, running.port, service="gpuscale", ca_bundle=plane.ca
-            ):
+            with aggregated_api(plane, GROUPS, port, service="gpuscale", ca_bundle=plane.ca):
                 for name in (PLAIN, MARKED):
                     plane.apply(json.dumps(deployment(name)))
-                yield running
+                yield replicas
         finally:
-            running.kill()
+            for each in replicas:
+                each.kill()
 
 
 def scaled(plane, window_s):
@@ -194,13 +212,13 @@ def filled(plane, streams, chance):
     return {name: streams.busy & set(names) for name, names in pods.items()}
 
 
-def test_no_stream_is_cut(plane, streams, server):
+def test_no_stream_is_cut(plane, streams, replicas):
     chance, cut = random.Random(1), dict.fromkeys((PLAIN, MARKED), 0)
     for number in range(ROUNDS):
         busy = filled(plane, streams, chance)
         if number == 0:
             scaled(plane, 15)
-        assert set(pods_of(plane, MARKED).values()) == {None}, server.log()
+        assert set(pods_of(plane, MARKED).values()) == {None}, replicas[0].log()
         streams.wanted = MOST // 2
         for name in (PLAIN, MARKED):
             left = wait_until(partial(halved, plane, name), "the scale-in", 90)
@@ -211,7 +229,7 @@ def test_no_stream_is_cut(plane, streams, server):
     assert cut[PLAIN] > 0
 
 
-def test_costs_are_right_soon_after_crashes_and_those_of_others_stay(plane, streams, server):
+def test_costs_are_right_soon_after_crashes_and_those_of_others_stay(plane, streams, replicas):
     streams.wanted = MOST
     scaled(plane, 3600)
     busy = filled(plane, streams, random.Random(2))[MARKED]
@@ -227,10 +245,11 @@ def test_costs_are_right_soon_after_crashes_and_those_of_others_stay(plane, stre
     wait_until(lambda: ours.items() <= marked().items() and len(marked()) == 11, "the costs", 60)
     assert marked()[idle[0]] == "5"
     plane.kill("kube-apiserver")
-    server.kill()
+    for each in replicas:
+        each.kill()
     streams.busy = set(idle)
-    server.start()
     plane.restart("kube-apiserver")
+    replicas[0].start()
 
     def wrong():
         return [pod for pod, cost in marked().items() if cost == "-1000" and pod in streams.busy]

@@ -168,6 +168,7 @@ class IdleFirstKeeper:
         kept = {pod.name: pod.cost for pod in pods if pod.cost is not None and not pod.is_others}
         stays = watched.shrinks_ms is not None and now_ms - watched.shrinks_ms <= _STAYS_S * 1000
         plan: Mapping[str, int] = {}
+        watched.pods["unknown"] = 0
         fault: GpuscaleError | None = None
         if stays:
             try:
