@@ -375,7 +375,7 @@ TROUBLES = [
     (more_pods_than_gpus, "no-node-autoscaler", "nvidia.com/gpu", "nodePool"),
     (pool_at_zero_without_gpu, "template-without-gpu", "Insufficient", "Auto Scaling group"),
     (karpenter_pool_at_its_limit, "node-pool-limit", "nvidia.com/gpu", "kubectl get nodepool gpu"),
-    (small_quota, "quota-below-max", "of 1 used", '"requests.nvidia.com/gpu":"2"'),
+    (small_quota, "quota-below-max", "default/gpus", '"requests.nvidia.com/gpu":"2"'),
 ]
 
 

@@ -14,6 +14,7 @@ from gpuscale.ops.doctor.judges import KINDS
 from gpuscale.ops.doctor.snapshot import AgentLook, Look, PrometheusLook, Snapshot
 from gpuscale.ops.findings_text import chain_document as document
 from gpuscale.ops.findings_text import chain_lines as text_lines
+from gpuscale.ops.lint.checks import CHECKS as LINT_CHECKS
 
 GPU = "nvidia.com/gpu"
 KEYS = (
@@ -52,7 +53,7 @@ def test_any_objects_and_series(looks, targets, usage) -> None:
     report = diagnose(Snapshot(1_790_000_000_000, looks=looks, prometheus=prometheus))
     assert list(text_lines(report))
     assert json.dumps(document(report))
-    assert {finding.check.id for finding in report.findings} <= set(CHECKS)
+    assert {finding.check.id for finding in report.findings} <= {*CHECKS, *LINT_CHECKS}
 
 
 @given(

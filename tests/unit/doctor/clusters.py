@@ -202,7 +202,7 @@ def both(kind, *more, without=None):
 def quota(used):
     hard = {f"requests.{GPU}": "1"}
     status = {"hard": hard, "used": {f"requests.{GPU}": used}}
-    return [{**meta("gpus", "default"), "status": status}]
+    return [{**meta("gpus", "default"), "spec": {"hard": hard}, "status": status}]
 
 
 def condition(kind, reason, status="False"):

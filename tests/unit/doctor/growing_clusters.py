@@ -284,7 +284,8 @@ def quotas(size):
     """A quota for each HPA, all of one namespace."""
     hard, used = {f"requests.{GPU}": "1"}, {f"requests.{GPU}": "0"}
     status = {"hard": hard, "used": used}
-    listed = [{**meta(name, "default"), "status": status} for name in names("gpus", size)]
+    body = {"spec": {"hard": hard}, "status": status}
+    listed = [{**meta(name, "default"), **body} for name in names("gpus", size)]
     return autoscaled(size, resourcequotas=listed)
 
 

@@ -8,8 +8,9 @@ _LABELS = {"app": "scaler"}
 
 
 def keda(name="keda-operator", ready=1, args=()):
-    template = {"spec": {"containers": [{"name": "main", "args": list(args)}]}}
-    spec = {"replicas": 1, "template": template}
+    container = {"name": "main", "image": "keda", "args": list(args)}
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}
     return {**meta(name, "keda"), "spec": spec, "status": {"readyReplicas": ready}}
 
 

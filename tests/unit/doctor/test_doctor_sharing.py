@@ -171,6 +171,11 @@ def texts(amounts, times=1):
     return {key: str(count * times) for key, count in amounts.items()}
 
 
+def quota_of(hard):
+    status = {"hard": hard, "used": {}}
+    return {**meta("gpus", "default"), "spec": {"hard": hard}, "status": status}
+
+
 def world(platform, **more):
     box = {"resources": {"limits": texts(platform.limits)}}
     body = workload("web", **box)
@@ -183,7 +188,7 @@ def world(platform, **more):
     on["metadata"]["annotations"] = platform.node_annotations
     on["status"] |= {"capacity": texts(platform.offers), "allocatable": texts(platform.offers)}
     hard = {f"requests.{key}": count for key, count in texts(platform.limits, 2).items()}
-    quota = {**meta("gpus", "default"), "status": {"hard": hard, "used": {}}}
+    quota = quota_of(hard)
     given = {
         "nodes": [on],
         "deployments": [body, *both("deployments", without="web")],
@@ -221,10 +226,10 @@ def test_a_quota_is_in_the_units_of_its_own_resource():
     # Two replicas of 3031 MiB are 6062 MiB; and two turns, not 6064 GPUs.
     hami = next(each for each in PLATFORMS if each.name == "hami")
     hard = {"requests.nvidia.com/gpu": "8", "limits.nvidia.com/gpumem": "6061"}
-    quota = {**meta("gpus", "default"), "status": {"hard": hard, "used": {}}}
+    quota = quota_of(hard)
     found = findings_of(world(hami, resourcequotas=[quota]))["quota-below-max"]
-    assert (
-        found.what == "The quota has 6061 nvidia.com/gpumem, and the HPAs at maxReplicas take 6062."
+    assert found.what == (
+        "2 replicas of Deployment web take 6062 nvidia.com/gpumem, and the namespace's quota is 6061."
     )
 
 

@@ -358,25 +358,21 @@ spec: {path: ./apps/web, interval: 5m}
     "cooldown-below-start": (
         files(
             scaled(limits="cooldownPeriod: 60", trigger=ARRIVALS),
-            workload(resources=container("readinessProbe: {initialDelaySeconds: 300}")),
+            workload(resources=container(f"readinessProbe: {{{PROBE}, initialDelaySeconds: 300}}")),
         ),
         files(
             scaled(limits="cooldownPeriod: 240", trigger=ARRIVALS),
-            workload(resources=container("readinessProbe: {initialDelaySeconds: 300}")),
+            workload(resources=container(f"readinessProbe: {{{PROBE}, initialDelaySeconds: 300}}")),
         ),
     ),
     "cooldown-below-start/by what a startupProbe allows": (
         files(
             scaled(limits="idleReplicaCount: 0\n  minReplicaCount: 2", trigger=ARRIVALS),
-            workload(
-                resources=container("startupProbe: {failureThreshold: 60, periodSeconds: 10}")
-            ),
+            workload(resources=container(f"startupProbe: {{{PROBE}, failureThreshold: 60}}")),
         ),
         files(
             scaled(limits="cooldownPeriod: 60"),
-            workload(
-                resources=container("startupProbe: {failureThreshold: 60, periodSeconds: 10}")
-            ),
+            workload(resources=container(f"startupProbe: {{{PROBE}, failureThreshold: 60}}")),
         ),
     ),
     "cooldown-below-polling": (
@@ -421,15 +417,11 @@ spec: {path: ./apps/web, interval: 5m}
     "deadline-below-start": (
         files(
             hpa(),
-            workload(
-                resources=container("startupProbe: {failureThreshold: 61, periodSeconds: 10}")
-            ),
+            workload(resources=container(f"startupProbe: {{{PROBE}, failureThreshold: 61}}")),
         ),
         files(
             hpa(),
-            workload(
-                resources=container("startupProbe: {failureThreshold: 60, periodSeconds: 10}")
-            ),
+            workload(resources=container(f"startupProbe: {{{PROBE}, failureThreshold: 60}}")),
         ),
     ),
 }

@@ -212,12 +212,13 @@ async def _examine(
     from gpuscale.kube.client import KubeClient, cluster_name
     from gpuscale.ops.doctor import ClusterJudge, Gatherer, diagnose
     from gpuscale.ops.doctor.checks import JUDGES
+    from gpuscale.ops.lint.checks import CHECKS
 
     judges = with_plugins(JUDGES, ClusterJudge)
     with working(f"looking at cluster {cluster_name(cluster)}") as report:
         async with KubeClient(cluster) as client:
             snapshot = await Gatherer(client, WallClock(), settings, report).snapshot()
-    return diagnose(snapshot, judges), checks_by_id(judges)
+    return diagnose(snapshot, judges), {**CHECKS, **checks_by_id(judges)}
 
 
 def _repaired(

@@ -22,31 +22,20 @@ from gpuscale.ops.doctor.agents import AgentReader
 from gpuscale.ops.doctor.autoscalers import HpaReader, custom_path
 from gpuscale.ops.doctor.direct import at_once
 from gpuscale.ops.doctor.judges import CAPACITY, KINDS, Listed
+from gpuscale.ops.doctor.live_objects import READ, STATUS, live_cluster
 from gpuscale.ops.doctor.node_pools import is_unready
 from gpuscale.ops.doctor.prometheus import PrometheusReader
 from gpuscale.ops.doctor.rights import server_rights
 from gpuscale.ops.doctor.scalers import ScalerReader
 from gpuscale.ops.doctor.snapshot import Look, Snapshot
-from gpuscale.ops.lint.cluster import Cluster, as_applied
+from gpuscale.ops.lint.cluster import Cluster
+from gpuscale.ops.lint.node_inputs import CUSTOM_KINDS
 from gpuscale.server.metricsapi.wire import CUSTOM_GROUP, EXTERNAL_GROUP
 from gpuscale.server.sources.http import SourceAccess
 
 _PAGE = "500"
 _NOT_FOUND = 404
 _FORBIDDEN = 403
-_OF_FILES = {
-    "hpas": ("autoscaling/v2", "HorizontalPodAutoscaler"),
-    "scaledobjects": ("keda.sh/v1alpha1", "ScaledObject"),
-    "triggerauthentications": ("keda.sh/v1alpha1", "TriggerAuthentication"),
-    "deployments": ("apps/v1", "Deployment"),
-    "statefulsets": ("apps/v1", "StatefulSet"),
-    "replicasets": ("apps/v1", "ReplicaSet"),
-    "servicemonitors": ("monitoring.coreos.com/v1", "ServiceMonitor"),
-    "poddisruptionbudgets": ("policy/v1", "PodDisruptionBudget"),
-    "resourcequotas": ("v1", "ResourceQuota"),
-    "nodepools": ("karpenter.sh/v1", "NodePool"),
-}
-"""Kinds that checks of files are about, by plural name."""
 _CUSTOM = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+/v[a-z0-9]+")
 """API versions of custom resources, as objects name them."""
 _MOST_SECRETS = 50
@@ -112,6 +101,7 @@ class Gatherer:
                 _FORBIDDEN,
                 f"{fault}; nor may it see anything else: give it the role in docs/doctor.md",
             )
+        looks |= await self._custom_resources(Snapshot(self._clock.now_ms(), versions, looks))
         seen = Snapshot(self._clock.now_ms(), versions, looks)
         agents = AgentReader(self._client, self._settings.agent_urls, self._settings.agent_access)
         prometheus = PrometheusReader(
@@ -150,24 +140,24 @@ class Gatherer:
             ApiStatusError: it does not accept us, or lets us see nothing at all.
         """
         await self._client.check_ready()
-        kinds = {each.plural: each for each in KINDS if each.plural in _OF_FILES}
+        kinds = [each for each in KINDS if each.plural in (*READ, STATUS)]
         self._report(f"listing {len(kinds)} kinds of objects")
-        listed = await at_once(self._list(kind) for kind in kinds.values())
-        looks = dict(zip(kinds, listed, strict=True))
+        listed = await at_once(self._list(kind) for kind in kinds)
+        looks = {kind.plural: look for kind, look in zip(kinds, listed, strict=True)}
         if all(look.fault for look in looks.values() if look.is_served):
             raise ApiStatusError(_FORBIDDEN, looks["hpas"].fault)
         seen = Snapshot(self._clock.now_ms(), (), looks)
-        found: list[JsonObject] = []
-        for plural, look in looks.items():
-            version, kind = _OF_FILES[plural]
-            found += [
-                as_applied({"apiVersion": version, "kind": kind, **item}) for item in look.items
-            ]
-        workloads = (plural for plural in facts.WORKLOADS.values() if seen.serves(plural))
-        return Cluster(
-            [*found, *await self._rule_maps(seen), *await self._scaled_by_definition(seen)],
-            complete=frozenset(_OF_FILES[plural][1] for plural in workloads),
+        looks |= await self._custom_resources(seen)
+        seen = replace(
+            seen,
+            looks=looks,
+            rule_maps=await self._rule_maps(seen),
             kubernetes=version_or_none(await self._client.git_version()),
+        )
+        workloads = (plural for plural in facts.WORKLOADS.values() if seen.serves(plural))
+        return replace(
+            live_cluster(seen),
+            complete=frozenset(READ[plural][1] for plural in workloads),
             unseen=tuple(
                 Unseen(
                     "",
@@ -286,30 +276,54 @@ class Gatherer:
             {**body, "apiVersion": "v1", "kind": "ConfigMap"} for body in found if body.get("data")
         ]
 
-    async def _scaled_by_definition(self, seen: Snapshot) -> Sequence[JsonObject]:
-        """Return what autoscalers scale that is a custom resource, and how its kind is defined."""
+    async def _custom_resources(self, seen: Snapshot) -> dict[str, Look]:
+        """Return the custom resources that checks know, or that autoscalers scale, by `PLURAL.GROUP`.
+
+        Only what the cluster serves is asked for. Of what is scaled the definition of its kind is there too.
+        """
         references = (
             body.child("spec").child("scaleTargetRef")
             for plural in ("hpas", "scaledobjects")
             for body in seen.all(plural)
         )
-        kinds = {(each.text("apiVersion"), each.text("kind")) for each in references}
-        found: list[JsonObject] = []
-        for version, kind in sorted(each for each in kinds if _CUSTOM.fullmatch(each[0])):
-            served = (await self._maybe(f"/apis/{version}")).get("resources") or ()
-            names = (each["name"] for each in served if each.get("kind") == kind)
-            plural = next((each for each in names if "/" not in each), None)
-            if plural is None:
-                continue
-            name = f"{plural}.{version.partition('/')[0]}"
-            path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-            defined = await self._maybe(f"{path}/{name}")
-            found += [as_applied(defined)] if defined else []
-            look = await self._list(Listed(plural, f"/apis/{version}/{plural}", name, ()))
-            found += [
-                as_applied({"apiVersion": version, "kind": kind, **each}) for each in look.items
-            ]
-        return found
+        scaled = {
+            (each.text("apiVersion"), each.text("kind"))
+            for each in references
+            if _CUSTOM.fullmatch(each.text("apiVersion"))
+        }
+        served = {
+            str(each.get("name")): str((each.get("preferredVersion") or {}).get("groupVersion"))
+            for each in (await self._maybe("/apis")).get("groups") or ()
+        }
+        known = {(served[group], kind) for group, kind in CUSTOM_KINDS if group in served}
+        versions = sorted({version for version, _ in scaled | known})
+        listed = await at_once(self._maybe(f"/apis/{version}") for version in versions)
+        plurals = {
+            (version, each.get("kind")): str(each.get("name"))
+            for version, found in zip(versions, listed, strict=True)
+            for each in found.get("resources") or ()
+            if "/" not in str(each.get("name"))
+        }
+        asked = sorted(each for each in scaled | known if each in plurals)
+        names = {each: f"{plurals[each]}.{each[0].partition('/')[0]}" for each in asked}
+        looks = await at_once(
+            self._list(Listed(plurals[each], f"/apis/{each[0]}/{plurals[each]}", names[each], ()))
+            for each in asked
+        )
+        found: dict[str, Look] = {}
+        for each, look in zip(asked, looks, strict=True):
+            typed = [{"apiVersion": each[0], "kind": each[1], **item} for item in look.items]
+            found[names[each]] = replace(look, items=typed)
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        defined = await at_once(
+            self._maybe(f"{path}/{names[each]}") for each in asked if each in scaled
+        )
+        typed = [
+            {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **each}
+            for each in defined
+            if each
+        ]
+        return {**found, "customresourcedefinitions.apiextensions.k8s.io": Look(typed)}
 
     async def _maybe(self, path: str) -> JsonObject:
         """Return an optional object, which improves findings; None if it can't be read."""

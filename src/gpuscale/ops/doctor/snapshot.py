@@ -160,7 +160,7 @@ class Snapshot:
     hpa_versions: Sequence[str] = ()
     """API versions of HPAs that the cluster serves, such as `autoscaling/v2`."""
     looks: Mapping[str, Look] = field(default_factory=dict)
-    """By plural name, such as `nodes`; see `gather.KINDS`."""
+    """By plural name, such as `nodes`, see `judges.KINDS`; custom resources by `PLURAL.GROUP`."""
     agents: Sequence[AgentLook] = ()
     prometheus: PrometheusLook = PrometheusLook()
     served: Mapping[str, Look] = field(default_factory=dict)

@@ -31,6 +31,9 @@ class Cluster:
     """By `HPA namespace/name`, or `ScaledObject namespace/name`."""
     measured: frozenset[tuple[str, str]] = frozenset()
     """HPAs, as `namespace/name`, with those of their metrics that have values."""
+    adds_other_nodes: bool = False
+    """Whether nodes may come of pools that are not among the objects, as Cluster Autoscaler's, or it can't
+    be seen."""
     kubernetes: KubernetesVersion | None = None
     """Its release."""
     unseen: tuple[Unseen, ...] = ()
@@ -38,6 +41,20 @@ class Cluster:
 
 
 def as_applied(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a live object as who applied it wrote it: without what the API server adds."""
-    metadata = {key: each for key, each in body["metadata"].items() if key not in _ADDED}
-    return {**{key: each for key, each in body.items() if key != "status"}, "metadata": metadata}
+    """Return a live object as who applied it wrote it: without what the API server adds.
+
+    Of a node it keeps what nobody writes: what it has.
+    """
+    given, found = (
+        body.get("metadata"),
+        {key: each for key, each in body.items() if key != "status"},
+    )
+    found["metadata"] = {
+        key: each
+        for key, each in (given.items() if isinstance(given, dict) else ())
+        if key not in _ADDED
+    }
+    status = body.get("status")
+    if body.get("kind") == "Node" and isinstance(status, dict):
+        found["status"] = {"allocatable": status.get("allocatable")}
+    return found

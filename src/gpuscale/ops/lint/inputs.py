@@ -181,6 +181,8 @@ class Inputs:
     """Whether a scenario is among the files, where replicas are those to begin with."""
     scenario_workloads: list[Part] = field(default_factory=list)
     """What scenarios say of workloads, such as the time in which they start."""
+    has_made: set[ObjectKey] = field(default_factory=set)
+    """Live objects of which an operator has made others."""
     named: set[ObjectKey] = field(default_factory=set)
     """The objects of files."""
     live: set[str] = field(default_factory=set)
@@ -236,12 +238,29 @@ def read_inputs(
 
 
 def _read_cluster(inputs: Inputs) -> None:
-    """Read the live objects that no file stands in place of."""
+    """Read the live objects that no file stands in place of.
+
+    What operators made of live custom resources is there, so nothing is made of those once more.
+    """
+    passed_over = len(inputs.passed_over)
+    for each in inputs.cluster.objects:
+        whole = whole_document(Document("", 0, each, {}))
+        namespace = key_of(whole)[0]
+        inputs.has_made |= {
+            (namespace, owner.text("kind"), owner.text("name"))
+            for owner in whole.items("metadata", "ownerReferences")
+        }
     for index, each in enumerate(inputs.cluster.objects):
         document = Document(object_name(each), index, each, {})
-        if key_of(whole_document(document)) not in inputs.named:
-            inputs.live.add(document.source)
+        if key_of(whole_document(document)) in inputs.named:
+            continue
+        inputs.live.add(document.source)
+        try:
             _read_document(inputs, document, "")
+        except ConfigError as error:  # such as rules in a ConfigMap that are no YAML
+            inputs.findings += (refused(BROKEN_FILE, one, _WITHOUT_IT) for one in error.problems)
+            inputs.has_all_rules = False
+    del inputs.passed_over[passed_over:]  # A cluster has more than is autoscaled.
 
 
 def _read_made(inputs: Inputs) -> None:
@@ -381,9 +400,10 @@ def _read_document(inputs: Inputs, document: Document, text: str) -> None:
         inputs.findings += ignored_by(known.ignores(whole))
     makes = None if known is None or refused else known.makes
     made = () if makes is None else tuple(makes(whole))
-    inputs.made += made
     # Pods of what is made of it are read there.
     has_pods = all(each.is_autoscaler for each in made)
+    if document.source not in inputs.live or key_of(whole) not in inputs.has_made:
+        inputs.made += made
     is_of_nodes = inputs.nodes.read(document, has_pods=has_pods)
     is_pods = isinstance(document, Made) and "template" in whole.fields("spec")
     if str(data.get("apiVersion")).rpartition("/")[0] == _GROUPS.get(kind) and not is_pods:

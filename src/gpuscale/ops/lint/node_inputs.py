@@ -8,7 +8,7 @@ from gpuscale.base.errors import ConfigError
 from gpuscale.hpa.cluster.catalogue import ListedType, built_in
 from gpuscale.ops.lint.gpu_pods import GpuPods, gpu_pods_of
 from gpuscale.ops.lint.node_pools import Pool, pools_of
-from gpuscale.ops.lint.operators.kinds import custom_kind
+from gpuscale.ops.lint.operators.kinds import KNOWN, custom_kind
 from gpuscale.ops.lint.operators.made import Made
 from gpuscale.ops.lint.parts import Part, whole_document
 
@@ -28,12 +28,18 @@ _KINDS = {
     "ResourceSlice": "resource.k8s.io",
 }
 """Kinds that checks of nodes look at, with the group that makes them these."""
+_OF_KUBERNETES = frozenset({"karpenter.sh", "resource.k8s.io"})
+"""Groups whose objects the doctor lists anyway."""
+CUSTOM_KINDS = KNOWN | {
+    (group, kind) for kind, group in _KINDS.items() if group not in _OF_KUBERNETES
+}
+"""Groups and kinds of the custom resources that checks know."""
 _WORKLOADS = frozenset(
     {"Job", "CronJob", "JobSet", "LeaderWorkerSet", "ModelServing", "RoleBasedGroup"}
     | {"ServingRuntime", "ClusterServingRuntime"}
     | {f"{each}Job" for each in ("JAX", "MPI", "Paddle", "PyTorch", "TF", "Train", "XGBoost")}
 )
-_BESIDE = frozenset({"ResourceQuota", "PodDisruptionBudget", "PodGroup"})
+_BESIDE = frozenset({"ResourceQuota", "PodDisruptionBudget", "PodGroup", "Node"})
 _CHART_KEYS = frozenset({"autoDiscovery", "autoscalingGroups", "cloudProvider", "extraArgs"})
 
 

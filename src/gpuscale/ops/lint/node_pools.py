@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from gpuscale.base.documents.documents import Document
+from gpuscale.base.objects.gpu_resources import WHOLE_GPUS
 from gpuscale.base.objects.pods import PodSpec
 from gpuscale.base.objects.selectors import Operator, Requirement, selector_of_expressions
 from gpuscale.base.objects.taints import Taint, untolerated
@@ -125,13 +126,12 @@ class Pool:
             or any(taint.key in ("nvidia.com/gpu", "amd.com/gpu") for taint, _ in self.taints)
         )
 
-    @cached_property
-    def gpu_bound(self) -> int | None:
-        """Return the most GPUs of all its nodes together; None where nothing bounds them."""
-        bounds = [each.value() for name, each in self.limits.items() if name.endswith("/gpu")]
-        nodes = self.limits.get("nodes")
+    def bound_of(self, resource: str) -> int | None:
+        """Return the most of a GPU resource that all its nodes have; None where nothing bounds it."""
+        limit, nodes = self.limits.get(resource), self.limits.get("nodes")
+        bounds = [] if limit is None else [limit.value()]
         most = self.most if nodes is None else nodes.value()
-        if most is not None and self.gpus_per_node is not None:
+        if most is not None and self.gpus_per_node is not None and resource in WHOLE_GPUS:
             bounds.append(most * self.gpus_per_node)
         return min(bounds, default=None)
 

@@ -10,10 +10,11 @@ from gpuscale.ops.doctor.judges import (
     AGENT,
     KINDS,
     PROMETHEUS,
+    WORKLOAD,
     ClusterFinding,
     ClusterJudge,
 )
-from gpuscale.ops.doctor.snapshot import Snapshot
+from gpuscale.ops.doctor.snapshot import Look, Snapshot
 
 _CHECKS = Checks(ACCESS)
 CANNOT_SEE = _CHECKS.add(
@@ -26,7 +27,7 @@ CANNOT_SEE = _CHECKS.add(
 
 def access_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     """Return a finding for each part that could not be read."""
-    hidden = {plural: look for plural, look in snapshot.looks.items() if look.fault}
+    hidden = {kind.plural: look for kind in KINDS if (look := _hidden(snapshot, kind.plural))}
     if not hidden:
         return
     needs = ",".join(dict.fromkeys(look.needs for look in hidden.values()))
@@ -42,6 +43,11 @@ def access_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     )
 
 
+def _hidden(snapshot: Snapshot, plural: str) -> Look | None:
+    look = snapshot.looks.get(plural)
+    return look if look is not None and look.fault else None
+
+
 def unseen_parts(snapshot: Snapshot) -> Iterator[Unseen]:
     """Yield the parts of the chain that could be read in part only, or not at all."""
     for kind in KINDS:
@@ -51,6 +57,10 @@ def unseen_parts(snapshot: Snapshot) -> Iterator[Unseen]:
         fix = Fix(f"Allow get and list of {look.needs}.", allowing(kind.plural, look.needs))
         for hop in kind.hops:
             yield Unseen(hop, kind.plural, look.fault, fix)
+    for name, look in snapshot.looks.items():
+        if "." in name and look.fault:  # a custom resource
+            fix = Fix(f"Allow list of {name}.", allowing(name, name, "list"))
+            yield Unseen(WORKLOAD, name, look.fault, fix)
     yield from _prometheus(snapshot)
     for agent in snapshot.agents:
         if agent.is_locked:

@@ -1,72 +1,59 @@
 """What live autoscalers and their targets say themselves, by the judges of `gpuscale lint`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpuscale.base.documents.documents import dump_documents
-from gpuscale.base.errors import ConfigError
 from gpuscale.base.findings import Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.gpu_resources import GpuKind, gpu_kind
 from gpuscale.base.objects.hpa import ContainerResourceMetric
+from gpuscale.kube import fields_of
 from gpuscale.ops.doctor import facts
-from gpuscale.ops.doctor.checks.workload_subjects import about
 from gpuscale.ops.doctor.facts import once
-from gpuscale.ops.doctor.judges import AUTOSCALER, ClusterFinding, ClusterJudge
+from gpuscale.ops.doctor.judges import (
+    API,
+    AUTOSCALER,
+    CAPACITY,
+    PROMETHEUS,
+    WORKLOAD,
+    ClusterFinding,
+    ClusterJudge,
+)
+from gpuscale.ops.doctor.live_objects import live_cluster
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
 from gpuscale.ops.lint.checks import CHAIN_CHECKS
 from gpuscale.ops.lint.checks.placement import LARGER_THAN_ANY_NODE
 from gpuscale.ops.lint.checks.scale_targets import NO_GPU_REQUEST, NO_RESOURCE_REQUEST
-from gpuscale.ops.lint.cluster import AbsentTarget, Cluster, as_applied
+from gpuscale.ops.lint.cluster import AbsentTarget
 from gpuscale.ops.lint.inputs import object_name
 from gpuscale.ops.lint.linting import lint
+from gpuscale.ops.lint.problems import BROKEN_FILE
 from gpuscale.ops.lint.workloads import found_kind
 
-_BESIDE = (
-    ("scaledobjects", "keda.sh/v1alpha1", "ScaledObject"),
-    ("poddisruptionbudgets", "policy/v1", "PodDisruptionBudget"),
-)
+_HOPS = {
+    **dict.fromkeys(("hpa", "scaledobject"), AUTOSCALER),
+    **dict.fromkeys(("nodepool", "resourcequota", "clusterqueue", "localqueue"), CAPACITY),
+    "configmap": API,
+    "servicemonitor": PROMETHEUS,
+}
+"""The part of the chain that a kind of object is of; others are workloads."""
+_KNOWN_BETTER = frozenset({LARGER_THAN_ANY_NODE.id, BROKEN_FILE.id})
+"""What the nodes that are there, and the servers of rules, say more of."""
 _NEEDS_RULES = frozenset({"unknown-metric", "misspelled-metric", "metric-not-for-resource"})
 
 
 def written_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Return lint's findings about the live autoscalers, without notes that are about files."""
-    rules = [as_applied(dict(body)) for body in snapshot.rule_maps]
-    texts = [(f"configmap/{index}", dump_documents([each])) for index, each in enumerate(rules)]
+    """Return lint's findings about live objects, without notes that are about files."""
+    live = live_cluster(snapshot, [look.body for look in snapshot.hpas])
+    report = lint((), cluster=replace(live, absent=_absent(snapshot), measured=_measured(snapshot)))
     looks = {look.about: look for look in snapshot.hpas}
-    abouts = {object_name(look.body): look.about for look in snapshot.hpas}
-    objects = [as_applied(look.body) for look in snapshot.hpas]
-    for plural, version, kind in _BESIDE:
-        for body in snapshot.all(plural):
-            typed = {"apiVersion": version, "kind": kind, **body.data}
-            abouts[object_name(typed)] = f"{kind.lower()}/{facts.full_name(body)}"
-            objects.append(as_applied(typed))
-    if not abouts:
-        return
-    targets = [*_targets(snapshot)]
-    for target in targets:
-        meta = target["metadata"]
-        abouts[object_name(target)] = about((target["kind"], meta["namespace"], meta["name"]))
-    try:
-        report = lint(
-            texts,
-            kubernetes=snapshot.kubernetes,
-            cluster=Cluster(
-                [*objects, *targets],
-                absent=_absent(snapshot),
-                measured=_measured(snapshot),
-            ),
-        )
-    except ConfigError:
-        return  # Something that lint can't read, such as rules that are no YAML.
+    abouts = {object_name(each): _about(each) for each in live.objects}
     for each in report.findings:
         check, where = each.check, abouts.get(each.where.file)
         if where is None or (check.severity is Severity.NOTE and not check.hop):
             continue
-        if check.id == LARGER_THAN_ANY_NODE.id:
-            continue  # The nodes that are there say more than the known types of machines.
-        if not rules and check.id in _NEEDS_RULES:
+        if check.id in _KNOWN_BETTER or (not snapshot.rule_maps and check.id in _NEEDS_RULES):
             continue
         look, fix = looks.get(where), each.fix
         if look is not None and check.id == NO_RESOURCE_REQUEST.id and _has_request(snapshot, look):
@@ -74,22 +61,15 @@ def written_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
         if look is not None and check.id == NO_GPU_REQUEST.id:
             fix = _ask_for_gpu(snapshot, look)
         evidence = "; ".join(filter(None, (each.where.field, *each.evidence.splitlines())))
-        yield replace(check, hop=check.hop or AUTOSCALER).found(where, each.what, evidence, fix)
+        hop = check.hop or _HOPS.get(where.partition("/")[0], WORKLOAD)
+        yield replace(check, hop=hop).found(where, each.what, evidence, fix)
 
 
-def _targets(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
-    """Return what HPAs and ScaledObjects scale, each once, however many scale it."""
-    keys = {
-        (found_kind(look.hpa.target.kind), look.namespace, look.hpa.target.name): None
-        for look in snapshot.hpas
-    }
-    for body in snapshot.all("scaledobjects"):
-        kind, name = _target(body)
-        keys[kind, facts.namespace(body), name] = None
-    for kind, namespace, name in keys:
-        found = facts.named(snapshot, kind, namespace, name)
-        if found is not None:
-            yield {"apiVersion": "apps/v1", **as_applied(found.data), "kind": kind}
+def _about(body: Mapping[str, Any]) -> str:
+    """Return an object's name in findings."""
+    metadata, kind = fields_of(dict(body)).child("metadata"), str(body["kind"]).lower()
+    kind = "hpa" if kind == "horizontalpodautoscaler" else kind
+    return "/".join(filter(None, (kind, metadata.text("namespace"), metadata.text("name"))))
 
 
 def _absent(snapshot: Snapshot) -> dict[str, AbsentTarget]:

@@ -21,9 +21,8 @@ from gpuscale.ops.doctor.facts import once
 from gpuscale.ops.doctor.judges import CAPACITY, ClusterFinding, ClusterJudge
 from gpuscale.ops.doctor.node_pools import MAX_WAIT_MS, adds_nodes, may_come, verdict_of
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
-from gpuscale.ops.lint.checks.placement import QUOTA_BELOW_MAX, ROOM_CHECKS
 
-_CHECKS = Checks(CAPACITY, including=(NODE_AUTOSCALER_CHECKS, ROOM_CHECKS))
+_CHECKS = Checks(CAPACITY, including=(NODE_AUTOSCALER_CHECKS,))
 QUOTA_FULL = _CHECKS.add(
     "quota-full",
     Severity.ERROR,
@@ -72,31 +71,24 @@ def _quota(
     snapshot: Snapshot, quota: Fields, key: str, resource: str, room: tuple[int, int]
 ) -> Iterator[ClusterFinding]:
     (hard, used), namespace = room, facts.namespace(quota)
-    at_most = _at_most(snapshot, namespace, resource)
-    if at_most <= hard:
+    look = _wanting(snapshot, namespace)
+    if used < hard or look is None:
         return
-    about, evidence = f"resourcequota/{facts.full_name(quota)}", f"{key}: {used} of {hard} used"
-    fix = Fix(
-        f"Raise it to {at_most}, or lower maxReplicas.",
-        f"kubectl patch resourcequota -n {namespace} {facts.name(quota)} "
-        f"""--type=merge -p '{{"spec":{{"hard":{{"{key}":"{at_most}"}}}}}}'""",
-    )
-    wanting = _wanting(snapshot, namespace)
-    if used >= hard and wanting is not None:
-        what = f"All {hard} {resource} of the quota are used, and {wanting.about} wants more."
-        yield QUOTA_FULL.found(about, what, evidence, fix)
-    else:
-        what = f"The quota has {hard} {resource}, and the HPAs at maxReplicas take {at_most}."
-        yield QUOTA_BELOW_MAX.found(about, what, evidence, fix)
-
-
-@once
-def _at_most(snapshot: Snapshot, namespace: str, resource: str) -> int:
-    """Return how much of a resource a namespace's HPAs request at maxReplicas."""
-    return sum(
-        look.hpa.max_replicas * facts.limits_of(facts.template_of(body)).get(resource, 0)
-        for look in facts.hpas_by_namespace(snapshot).get(namespace, ())
-        if (body := facts.workload_of(snapshot, look)) is not None
+    body, status = facts.workload_of(snapshot, look), fields_of(dict(look.body)).child("status")
+    each = 0 if body is None else facts.limits_of(facts.template_of(body)).get(resource, 0)
+    if not each:
+        return
+    more = (status.integer("desiredReplicas") or 0) - (status.integer("currentReplicas") or 0)
+    most = used + more * each
+    yield QUOTA_FULL.found(
+        f"resourcequota/{facts.full_name(quota)}",
+        f"All {hard} {resource} of the quota are used, and {look.about} wants more.",
+        f"{key}: {used} of {hard} used",
+        Fix(
+            f"Raise it to {most}, or lower maxReplicas.",
+            f"kubectl patch resourcequota -n {namespace} {facts.name(quota)} "
+            f"""--type=merge -p '{{"spec":{{"hard":{{"{key}":"{most}"}}}}}}'""",
+        ),
     )
 
 

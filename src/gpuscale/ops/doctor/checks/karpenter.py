@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from gpuscale.base.findings import Checks, Fix, Severity
 from gpuscale.base.objects.fields import Fields
 from gpuscale.base.objects.nodes import read_taint
-from gpuscale.base.objects.taints import Toleration, moment_of, untolerated
+from gpuscale.base.objects.taints import moment_of
 from gpuscale.base.quantity import Quantity
 from gpuscale.base.words import counted
 from gpuscale.hpa.cluster.verdicts import Outlook, Reason, Why, denial_in
@@ -33,7 +33,6 @@ from gpuscale.ops.doctor.node_pools import (
     verdict_of,
 )
 from gpuscale.ops.doctor.snapshot import Snapshot
-from gpuscale.ops.lint.checks.placement import POOLS_BELOW_MAX
 
 KARPENTER_CHECKS = Checks(CAPACITY)
 NODE_POOL_LIMIT = KARPENTER_CHECKS.add(
@@ -111,7 +110,6 @@ def karpenter_findings(snapshot: Snapshot) -> Iterator[ClusterFinding]:
     yield from _unregistered(snapshot)
     yield from _words(snapshot)
     yield from _coming(snapshot)
-    yield from _below_max(snapshot)
     yield from _consolidated(snapshot)
 
 
@@ -309,64 +307,6 @@ def _coming(snapshot: Snapshot) -> Iterator[ClusterFinding]:
 
 
 # What pools can't do
-
-
-def _below_max(snapshot: Snapshot) -> Iterator[ClusterFinding]:
-    """Yield the HPAs that can't reach their maximum, where Karpenter alone makes the nodes."""
-    if snapshot.all("autoscaler-status") or not snapshot.all("nodepools"):
-        return
-    for look in snapshot.hpas:
-        body = facts.workload_of(snapshot, look)
-        spec = None if body is None else facts.template_of(body)
-        wanted = {} if spec is None else facts.wanted(spec)
-        if body is None or spec is None or len(wanted) != 1:
-            continue
-        ((resource, count),) = wanted.items()
-        room = _room(snapshot, tuple(spec.node_selector.items()), spec.tolerations, resource)
-        if room is None or look.hpa.max_replicas * count <= room[0]:
-            continue
-        fits, most = room[0] // count, look.hpa.max_replicas
-        yield POOLS_BELOW_MAX.found(
-            look.about,
-            f"Its maxReplicas of {most} can't be reached: its nodes and NodePools have {resource} for {fits} "
-            f"of {most}.",
-            f"{count} {resource} a pod; {room[1]}",
-            Fix(
-                POOLS_BELOW_MAX.fix,
-                f"kubectl get nodepools; kubectl edit hpa -n {look.namespace} {look.hpa.metadata.name}",
-            ),
-        )
-
-
-@once
-def _room(
-    snapshot: Snapshot, labels: Labels, tolerations: tuple[Toleration, ...], resource: str
-) -> tuple[int, str] | None:
-    """Return how much of a resource the pools that fit can have, in all and each; None if not limited."""
-    known, found = facts_by_name(snapshot), {}
-    for body in pools_with(snapshot, labels):
-        pool = known[facts.name(body)]
-        limit = pool.limits.get(resource)
-        if untolerated(pool.taints, tolerations) is None:
-            if limit is None:
-                return None
-            found[f"NodePool {pool.name}"] = limit.nano // 1_000_000_000
-    if not found:
-        return None
-    others = _outside_pools(snapshot, resource)
-    listed = [f"{name} ({amount})" for name, amount in found.items()]
-    listed = [*listed[:_MOST_POOLS], *(["others"] if len(listed) > _MOST_POOLS else [])]
-    listed += [f"other nodes ({others})"] if others else []
-    return sum(found.values()) + others, ", ".join(listed)
-
-
-@once
-def _outside_pools(snapshot: Snapshot, resource: str) -> int:
-    return sum(
-        facts.amounts(node).allocatable.get(resource, 0)
-        for node in snapshot.all("nodes")
-        if facts.NODE_POOL not in facts.labels(node)
-    )
 
 
 def _consolidated(snapshot: Snapshot) -> Iterator[ClusterFinding]:

@@ -14,6 +14,7 @@ from gpuscale.ops.lint.checks import (
     pairs,
     placement,
     queues,
+    room,
     rules,
     scale_targets,
     scaled_objects,
@@ -53,6 +54,7 @@ CHAIN_CHECKS = (
     times.START_CHECKS,
     hpas.CHAIN_CHECKS,
     budgets.BUDGET_CHECKS,
+    room.ROOM_CHECKS,
 )
 """Checks of autoscalers and what is about them that the doctor of a cluster lists as its own."""
 

@@ -9,26 +9,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from gpuscale.base.findings import Check, Checks, Severity
+from gpuscale.base.findings import Checks, Severity
 from gpuscale.base.objects.gpu_resources import WHOLE_GPUS
 from gpuscale.base.objects.selectors import Requirement
 from gpuscale.base.objects.taints import Taint
 from gpuscale.base.quantity import Quantity
 from gpuscale.hpa.cluster.catalogue import ListedType
-from gpuscale.ops.lint.autoscalers import autoscalers
+from gpuscale.ops.lint.checks.room import ROOM_CHECKS, Room, room_findings, unit_of
 from gpuscale.ops.lint.findings import LintFinding, Place
 from gpuscale.ops.lint.gpu_pods import GpuPods, group_of
 from gpuscale.ops.lint.inputs import FileJudge, Inputs
 from gpuscale.ops.lint.node_pools import (
     NODE_POOL,
     NODE_POOL_LABEL,
-    SIMULATED_POOL,
     Pool,
     is_known_after_boot,
     requirements_of,
 )
-from gpuscale.ops.lint.parts import Part, whole_document
-from gpuscale.ops.lint.workloads import key_of
+from gpuscale.ops.lint.parts import whole_document
+from gpuscale.ops.lint.workloads import ObjectKey, key_of
 
 _CHECKS = Checks()
 UNTOLERATED_POOL = _CHECKS.add(
@@ -68,19 +67,6 @@ LABEL_OF_RUNNING_NODES = _CHECKS.add(
     "Pods that select nodes by a label which an empty node group does not declare.",
     "Declare the label in the group, which Cluster Autoscaler knows before a node of it has run.",
 )
-ROOM_CHECKS = Checks("capacity")
-POOLS_BELOW_MAX = ROOM_CHECKS.add(
-    "pools-below-max",
-    Severity.WARNING,
-    "An autoscaler whose maximum takes more GPUs than the pools may have.",
-    "Raise the limit or size of the pools, or lower maxReplicas.",
-)
-QUOTA_BELOW_MAX = ROOM_CHECKS.add(
-    "quota-below-max",
-    Severity.WARNING,
-    "An autoscaler whose maximum takes more GPUs than the namespace's ResourceQuota.",
-    "Raise the quota, or lower maxReplicas.",
-)
 SIZE_CHECKS = Checks("workload")
 LARGER_THAN_ANY_NODE = SIZE_CHECKS.add(
     "larger-than-any-node",
@@ -103,7 +89,7 @@ def placement_findings(inputs: Inputs) -> Iterator[LintFinding]:
     pools_for = _Pools(named, of_gpus).of
     # Of shared GPUs the file does not say how many a node offers.
     shared = {each.resource for each in inputs.nodes.sharing}
-    goes_to: dict[tuple[str, str, str], list[tuple[GpuPods, Sequence[Pool]]]] = {}
+    goes_to: dict[ObjectKey, list[GpuPods]] = {}
     for pods in inputs.nodes.pods:
         if not pods.gpus:
             if pods.is_node_part:
@@ -114,31 +100,20 @@ def placement_findings(inputs: Inputs) -> Iterator[LintFinding]:
         reach = pools_for(pods)
         yield from _Choice(pods, reach).findings(shared)
         key = pods.namespace, pods.kind, pods.name
-        goes_to.setdefault(key, []).append((pods, reach.tolerated))
-    quotas: dict[str, list[Part]] = {}
-    for quota in inputs.nodes.beside.get("ResourceQuota", ()):
-        namespace = quota.text("metadata", "namespace") or "default"
-        quotas.setdefault(namespace, []).append(quota)
-    for scaler in autoscalers(inputs):
-        workload = scaler.workload(inputs)
-        target = (
-            scaler.target if workload is None else key_of(workload.template_of or workload.part)
-        )
-        if target in goes_to:
-            of_namespace = quotas.get(scaler.namespace, ())
-            place = scaler.part.place("spec", scaler.most_key)
-            yield from _maximum(goes_to[target], scaler.most, place, of_namespace, shared)
+        goes_to.setdefault(key, []).append(pods)
+    room = Room(inputs, lambda pods: pools_for(pods).tolerated, shared)
+    yield from room_findings(inputs, room)
     for (_, kind, _), group in goes_to.items():
-        whole = whole_document(group[0][0].part.document)
+        whole = whole_document(group[0].part.document)
         # Jobs that begin when others have ended don't run beside these.
         if kind in _AS_ONE and not any(
             each.text("status") == "Complete"
             for job in whole.items("spec", "replicatedJobs")
             for each in job.items("dependsOn")
         ):
-            counts = [(pods, pods.copies) for pods, _ in group]
-            yield from _group(group, counts, f"A group of {group[0][0].title}", shared)
-    yield from _pod_groups(inputs, goes_to, shared)
+            counts = [(pods, pods.copies) for pods in group]
+            yield from _group(counts, f"A group of {group[0].title}", room)
+    yield from _pod_groups(inputs, goes_to, room)
 
 
 @dataclass(frozen=True)
@@ -345,58 +320,30 @@ def _node_part(pods: GpuPods, pools: Sequence[Pool]) -> Iterator[LintFinding]:
             )
 
 
-def _maximum(
-    target: Sequence[tuple[GpuPods, Sequence[Pool]]],
-    most: int,
-    place: Place,
-    quotas: Sequence[Part],
-    shared: set[str],
-) -> Iterator[LintFinding]:
-    asked: dict[str, int] = {}
-    for pods, _ in target:
-        for name, count in pods.gpus.items():
-            asked[name] = asked.get(name, 0) + count * pods.copies * most
-    title = target[0][0].title
-    for quota in quotas:
-        for name, count in asked.items():
-            hard = quota.at("spec", "hard", f"requests.{name}")
-            if hard.text().isdigit() and int(hard.text()) < count:
-                yield QUOTA_BELOW_MAX.found(
-                    place,
-                    f"{most} replicas of {title} take {count} {name}, and the namespace's quota is "
-                    f"{hard.text()}.",
-                    f"{hard.place()}",
-                )
-    yield from _beyond_pools(
-        POOLS_BELOW_MAX, place, target, asked, f"{most} replicas of {title} take", shared
-    )
-
-
-def _group(
-    target: Sequence[tuple[GpuPods, Sequence[Pool]]],
-    counts: Sequence[tuple[GpuPods, int]],
-    who: str,
-    shared: set[str],
-) -> Iterator[LintFinding]:
+def _group(counts: Sequence[tuple[GpuPods, int]], who: str, room: Room) -> Iterator[LintFinding]:
     """Yield a finding where pods that have to run as a whole ask for more than their pools may have."""
     asked: Counter[str] = Counter()
     for pods, count in counts:
         asked.update({name: each * count for name, each in pods.gpus.items()})
-    place = counts[0][0].part.place("containers")
-    check = LARGER_THAN_ANY_NODE.at(Severity.WARNING)
-    yield from _beyond_pools(check, place, target, asked, f"{who} asks for", shared)
+    for name, count in asked.items():
+        found = room.of([pods for pods, _ in counts], name)
+        if found is not None and count > found[0]:
+            yield LARGER_THAN_ANY_NODE.at(Severity.WARNING).found(
+                counts[0][0].part.place("containers"),
+                f"{who} asks for {count} {unit_of(name)}, and the pools that its pods may go to have "
+                f"{found[0]} at most.",
+                found[1],
+            )
 
 
 def _pod_groups(
-    inputs: Inputs,
-    goes_to: Mapping[tuple[str, str, str], Sequence[tuple[GpuPods, Sequence[Pool]]]],
-    shared: set[str],
+    inputs: Inputs, goes_to: Mapping[ObjectKey, Sequence[GpuPods]], room: Room
 ) -> Iterator[LintFinding]:
     """Yield the PodGroups whose least number of pods asks for more than their pools may have."""
-    members: dict[tuple[str, str], list[tuple[GpuPods, Sequence[Pool]]]] = {}
+    members: dict[tuple[str, str], list[GpuPods]] = {}
     for (namespace, _, _), target in goes_to.items():
         for each in target:
-            name = group_of(each[0])
+            name = group_of(each)
             if name:
                 members.setdefault((namespace, name), []).append(each)
     for whole in inputs.nodes.beside.get("PodGroup", ()):
@@ -406,37 +353,12 @@ def _pod_groups(
         left = spec.whole("minMember") or spec.whole("schedulingPolicy", "gang", "minCount") or 0
         counts = []
         # Which of the pods come first is not known: it takes the smallest at least.
-        for pods, _ in sorted(group, key=lambda each: sum(each[0].gpus.values())):
+        for pods in sorted(group, key=lambda each: sum(each.gpus.values())):
             of_template = left if len(group) == 1 else min(left, pods.copies)
             counts.append((pods, of_template))
             left -= of_template
         if counts and not left:
-            yield from _group(group, counts, f"PodGroup {name}", shared)
-
-
-def _beyond_pools(
-    check: Check,
-    place: Place,
-    target: Sequence[tuple[GpuPods, Sequence[Pool]]],
-    asked: Mapping[str, int],
-    who: str,
-    shared: set[str],
-) -> Iterator[LintFinding]:
-    """Yield a finding where GPUs that are wanted together are more than the pools may have."""
-    pools = {id(pool): pool for _, tolerated in target for pool in tolerated}.values()
-    bounds = [pool.gpu_bound for pool in pools]
-    if any(pool.kind == SIMULATED_POOL for pool in pools):
-        return  # a scenario may be about too few nodes, and simulate shows what comes of it
-    known = [each for each in bounds if each is not None]
-    whole = sum(count for name, count in asked.items() if name in WHOLE_GPUS)
-    if not bounds or len(known) < len(bounds) or shared.intersection(asked) or whole <= sum(known):
-        return
-    yield check.found(
-        place,
-        f"{who} {whole} GPUs, and the pools of these files that its pods may go to have {sum(known)} at "
-        "most.",
-        "\n".join(f"{pool.part.place()}: {pool.title}, {pool.gpu_bound} GPUs" for pool in pools),
-    )
+            yield from _group(counts, f"PodGroup {name}", room)
 
 
 def _autoscaler(pool: Pool) -> str:

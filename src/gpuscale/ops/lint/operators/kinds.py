@@ -124,6 +124,10 @@ _KINDS: Mapping[tuple[str, str], CustomKind] = {
 }
 
 
+KNOWN: frozenset[tuple[str, str]] = frozenset(_KINDS)
+"""Groups and kinds."""
+
+
 def kind_of_definition(whole: Part) -> tuple[tuple[str, str], CustomKind]:
     """Return group and kind of a CustomResourceDefinition, and how objects of it are scaled.
 
