@@ -46,6 +46,7 @@ PATTERNS: Mapping[str, str] = {
     r"^[1-9][0-9]*(Mi|Gi)$": "a size such as 512Mi or 1Gi",
     r"^https?://[^\s\"'`$\\{},]+$": "a URL such as http://alertmanager.monitoring:9093",
     r"^[^\s,/]+$": "the name of a metric, in which `*` is any text, such as http_*",
+    r"^[a-zA-Z_:][a-zA-Z0-9_:.-]*$": "the name of a metric, such as vllm_num_requests_running",
     r"^[A-Za-z0-9:/.\[\]-]+$": "NAMESPACE/SERVICE:PORT, such as monitoring/adapter:443, or https://HOST",
     r"^[0-9A-Za-z*,/?#-]+( +[0-9A-Za-z*,/?#-]+){4}$": "a cron expression of five fields, such as 0 8 * * 1-5",
     r"^[A-Za-z0-9_+/-]+$": "a time zone such as Europe/Berlin",
