@@ -1,6 +1,6 @@
 """Services that share node pools, tuned together: their pools' bill is what is saved.
 
-Each service comes with a ladder of settings, the dearest first, that a search of its own has found. The
+Each service comes with a ladder of settings, the strictest first, that a search of its own has found. The
 whole fleet is replayed, pod by pod on nodes: a pod on a node that others left or keep warm starts sooner, so
 settings do that would be short of pods on their own. First all services climb down at once, each as far as
 it keeps its promise; then the pools' settings are moved one by one, and the services settle anew; then single
@@ -49,7 +49,7 @@ class FleetMember:
     place: FleetService
     """Its pool and pods; policy, settings and bounds of the replicas are the contender's."""
     ladder: tuple[Numbers, ...]
-    """Settings to choose from, the dearest first."""
+    """Settings to choose from, the strictest first."""
     begin: int = 0
     """The rung that it was tuned to on its own."""
 
@@ -351,6 +351,7 @@ def ladder_of(
         if keeping:
             best = min(keeping, key=lambda each: each.paid_steps)
             found.setdefault(best.values.tobytes(), best)
-    rungs = sorted(found.values(), key=lambda each: -each.paid_steps)
+    # The strictest first; of equal ones the dearest, which has the most to spare.
+    rungs = sorted(found.values(), key=lambda each: (search.used(each), -each.paid_steps))
     begin = next(at for at, each in enumerate(rungs) if each.values.tobytes() == own.tobytes())
     return tuple(each.values for each in rungs), begin

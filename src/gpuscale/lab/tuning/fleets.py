@@ -27,7 +27,7 @@ from gpuscale.lab.plan.together import (
     SharedPool,
     ladder_of,
 )
-from gpuscale.lab.plan.tuning.contender import Contender
+from gpuscale.lab.plan.tuning.contender import Contender, rounded
 from gpuscale.lab.plan.tuning.pooled import DELAY, MIN_NODES, UNNEEDED, nodes_of
 from gpuscale.lab.plan.tuning.search import DAY_S, Each, Search
 from gpuscale.lab.plan.tuning.workers import workers
@@ -43,6 +43,8 @@ from gpuscale.triggers.policies import STATIC, Numbers, Parameter
 
 _PIPED_WIDTH = 100
 RESERVED = "reserved"
+_LOWER_TARGETS = (0.85, 0.7, 0.5)
+"""Stricter rungs, for days that are worse than those searched: times the target that was found."""
 OF_NODES = (MIN_NODES, UNNEEDED, DELAY)
 
 
@@ -268,6 +270,11 @@ def _member(one: FleetWorkload, split: Split, asked: TuningRequest, each: Each) 
         for _ in warm.run(asked.tries):
             pass
     stricter = [line.values for line in choice.offers if line.share <= 1]
+    at = [each.name for each in contender.parameters].index(TARGET)
+    for share in _LOWER_TARGETS:
+        values = own.copy()
+        values[at] = rounded(contender.parameters[at], share * values[at])
+        stricter.append(values)
     ladder, begin = ladder_of(warm, own, [contender.today, *stricter])
     return FleetMember(workload, contender, one.place, ladder, begin)
 
