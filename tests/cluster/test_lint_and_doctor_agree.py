@@ -1,6 +1,7 @@
 """Faults that a manifest shows: `gpuscale lint` on files and `gpuscale doctor` on a cluster agree."""
 
 import asyncio
+import json
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from gpuscale_testing import wait_until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "lint"))
 from scaled_cases import SCALED_CASES
+from test_lint_checks import CASES as LINT_CASES
 
 pytestmark = [
     pytest.mark.cluster,
@@ -36,12 +38,15 @@ NOT_ALIKE = (
     "replicas-owned/of an Application",  # by objects that no cluster here has the kinds of
     "replicas-owned/of a Kustomization",
     "larger-than-any-node",  # in a cluster, by the nodes that are there
+    "replicas-owned/argo",  # by the owner, whom a live object has and its manifest has not
 )
-CASES = {
-    f"case-{index}": (name, files)
-    for index, (name, (files, _)) in enumerate(SCALED_CASES.items())
-    if name not in (*APPLIED_ONCE, *NOT_ALIKE)
+SAID_OTHERWISE = {
+    "no-scale-target",
+    "no-gpu-request",
+    "no-resource-request",
+    "larger-than-any-node",
 }
+"""What the doctor knows more of: the API server's words on a target, values, pods and nodes."""
 OF_FILES = {"no-rules"}
 
 
@@ -57,13 +62,43 @@ def seen_by_lint(files):
     return of_objects(lint(list(files.items())).findings)
 
 
+KINDS = {
+    *("HorizontalPodAutoscaler", "ScaledObject", "TriggerAuthentication", "Deployment"),
+    *("ResourceQuota", "PodDisruptionBudget"),
+}
+"""Kinds of other cases that this cluster takes."""
+NOT_TAKEN = ("removed-api-version", "refused-manifest", "unknown-field", "not-whole")
+
+
+def is_taken(name, files):
+    """Return whether a case is of objects alone that the cluster has, and of a fault that they show."""
+    check, texts = name.partition("/")[0], [*files.values()]
+    kinds = {each for text in texts for each in re.findall(r"^kind: (\w+)", text, re.MULTILINE)}
+    is_of_objects = kinds <= KINDS and all("\nkind: " in text for text in texts)
+    return is_of_objects and check not in NOT_TAKEN and check in seen_by_lint(files)
+
+
+FILES = {name: files for name, (files, _) in SCALED_CASES.items()}
+FILES |= {
+    name: files
+    for name, (files, _) in LINT_CASES.items()
+    if name not in FILES and is_taken(name, files)
+}
+CASES = {
+    f"case-{index}": (name, files)
+    for index, (name, files) in enumerate(FILES.items())
+    if name not in (*APPLIED_ONCE, *NOT_ALIKE)
+}
+
+
 @pytest.fixture(scope="module")
 def cluster(plane):
     plane.define("keda")
     for namespace, (_, files) in CASES.items():
         plane.kubectl("create", "namespace", namespace)
         for text in files.values():
-            plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=text)
+            own = re.sub(r"\bnamespace: [a-z0-9-]+", f"namespace: {namespace}", text)
+            plane.kubectl("apply", "-n", namespace, "-f", "-", stdin=own)
     return plane
 
 
@@ -83,7 +118,7 @@ def live(cluster):
 
 
 def test_there_are_faults_enough():
-    assert len(CASES) >= 20
+    assert len(CASES) >= 60
 
 
 @pytest.mark.parametrize("namespace", CASES)
@@ -110,6 +145,24 @@ def test_lint_over_the_cluster_has_them_too(live, namespace):
     assert told >= seen_by_lint(CASES[namespace][1])
 
 
+def test_lint_over_the_cluster_and_the_doctor_say_the_same(live, report):
+    """Of all cases at once, but for what only the doctor has read: what the API server says of a target."""
+    by_lint = {
+        (each.where.file.partition(" ")[2], each.check.id)
+        for each in lint([], cluster=live).findings
+        if each.check.hop or each.check.severity is not Severity.NOTE
+    }
+    by_doctor = {
+        (each.where.partition("/")[2], each.check.id)
+        for root in report.findings
+        for found in root.whole()
+        for each in (found, *found.same)
+        if each.check.id in CHECKS
+    }
+    apart = {each for each in by_lint ^ by_doctor if each[1] not in SAID_OTHERWISE}
+    assert apart == set()
+
+
 def test_a_file_that_is_laid_over_the_cluster_ends_its_fault(live):
     namespace = next(key for key, (name, _) in CASES.items() if name == "min-is-max")
     text = SCALED_CASES["min-is-max"][1]["web.yaml"]
@@ -120,6 +173,18 @@ def test_a_file_that_is_laid_over_the_cluster_ends_its_fault(live):
         for each in found
         if each.check.id == "min-is-max" and f" {namespace}/" in each.where.file
     ]
+
+
+def test_the_doctor_writes_what_lint_says_for_code_hosts(cluster):
+    command = [sys.executable, "-m", "gpuscale.cli.main", "doctor", "-o", "sarif"]
+    done = subprocess.run(
+        [*command, f"--kubeconfig={cluster.admin}"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    (run,) = json.loads(done.stdout)["runs"]
+    rules = [each["id"] for each in run["tool"]["driver"]["rules"]]
+    told = {each["ruleId"] for each in run["results"]}
+    assert {"several-rows", "min-is-max"} <= told <= set(rules)
 
 
 def test_the_command_looks_at_the_cluster(cluster, tmp_path):
