@@ -14,8 +14,8 @@ from gpuscale.ops.doctor.pulse.sights import ChainSight, DeviceSight
 
 PODS, DEVICES = "pod_autoscaling", "accelerator_metrics"
 NOT_RUN = {
-    "cluster_autoscaling": "needs a pool with room for one node more; gpuscale does not run it yet",
-    "ai_service_metrics": "needs a workload of its own that counts requests; gpuscale does not run it yet",
+    "cluster_autoscaling": "it needs a pool with room for one node more, and is not here yet",
+    "ai_service_metrics": "it needs a workload of its own that counts requests, and is not here yet",
 }
 """Requirements about autoscaling and metrics that no step here is about."""
 _OLDEST_MS = 90_000
