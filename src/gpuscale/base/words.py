@@ -1,7 +1,8 @@
-"""Words in messages: counts, numbers, foreign text, and suggestions for misspelled words."""
+"""Words in messages: counts, numbers, times, foreign text, and suggestions for misspelled words."""
 
 import math
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 MAX_WORD = 120
 """Characters; comparing longer words takes long and doesn't help."""
@@ -54,3 +55,8 @@ def shown_number(milli: int) -> str:
 def shown_ratio(ratio: float) -> str:
     """Return a ratio to three places."""
     return f"{round(ratio, 3):g}" if math.isfinite(ratio) else "undefined"
+
+
+def rfc3339(seconds: float) -> str:
+    """Return a moment, in seconds since the epoch, as Kubernetes writes it: `2026-11-28T15:04:05Z`."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import BinaryIO
 
-from gpuscale.base.words import printable
+from gpuscale.base.words import printable, rfc3339
 from gpuscale.ops.bundle.redacting import Redactor
 
 INDEX = "index.md"
@@ -74,7 +74,7 @@ class Archive:
         yield INDEX, self._index(rows).encode(errors="replace")
 
     def _index(self, rows: list[str]) -> str:
-        taken = datetime.fromtimestamp(self._now_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        taken = rfc3339(self._now_ms / 1000)
         lines = [
             "# Support archive of gpuscale",
             "",

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from gpuscale.base.pages.words import number_text, plain_text
-from gpuscale.base.words import counted
+from gpuscale.base.words import counted, rfc3339
 from gpuscale.ops.history.questions import Use
 
 _UNITS = {"use": "%", "memory": "MiB", "power": "W"}
@@ -24,7 +24,7 @@ def use_rows(use: Use) -> Iterator[Sequence[object]]:
     """Yield rows for programs: begin of the bin, the key's parts, mean, least and highest value."""
     for key, bins in use.series.items():
         for begin, *values in bins:
-            yield _iso(begin), *key, *(round(each, 3) for each in values)
+            yield rfc3339(begin), *key, *(round(each, 3) for each in values)
 
 
 def use_columns(use: Use) -> list[str]:
@@ -139,7 +139,3 @@ def _spark(use: Use, bins: Bins, room: int) -> str:
 def _moment(at_s: int, span_s: int) -> str:
     shown = "%H:%M" if span_s <= 86_400 else "%m-%d %H:%M" if span_s < 10**9 else "%Y-%m-%d %H:%M"
     return datetime.fromtimestamp(at_s, UTC).strftime(shown)
-
-
-def _iso(at_s: int) -> str:
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from gpuscale.base.clock import Clock
 from gpuscale.base.documents.documents import load_each
 from gpuscale.base.errors import GpuscaleError
-from gpuscale.base.words import printable
+from gpuscale.base.words import printable, rfc3339
 from gpuscale.hpa.decisions import DecisionRequest, read_decision
 from gpuscale.kube.client import JsonObject, KubeClient, KubeSettings
 from gpuscale.ops.doctor.direct import at_once
-from gpuscale.ops.observe.document import Sight, document_text
+from gpuscale.ops.observe.document import document_text
 from gpuscale.ops.observe.lookup import find_hpa, find_hpas
 from gpuscale.ops.observe.observer import Observer
 
@@ -115,7 +114,7 @@ async def _seen(observer: Observer, body: JsonObject) -> SeenHpa | GpuscaleError
     except GpuscaleError as error:
         return error
     meta = sight.hpa.metadata
-    return SeenHpa(meta.name, meta.namespace, document_text(sight), _time(sight))
+    return SeenHpa(meta.name, meta.namespace, document_text(sight), rfc3339(sight.now_ms / 1000))
 
 
 def saved_text(seen: Sequence[SeenHpa], cluster: str) -> str:
@@ -132,8 +131,3 @@ def _commented(seen: SeenHpa, cluster: str) -> str:
         "# Ages count back from that time, in seconds; `gpuscale decide` of this file answers as then.\n"
         f"{seen.document}"
     )
-
-
-def _time(sight: Sight) -> str:
-    moment = datetime.fromtimestamp(sight.now_ms / 1000, UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

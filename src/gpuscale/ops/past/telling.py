@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from gpuscale.base.pages.columns import markdown
 from gpuscale.base.pages.words import plain_text, seconds_text
-from gpuscale.base.words import counted
+from gpuscale.base.words import counted, rfc3339
 from gpuscale.ops.past.incidents import Incident, Past
 
 
@@ -39,16 +39,16 @@ def past_markdown(past: Past) -> Iterator[str]:
 def past_document(past: Past) -> Mapping[str, object]:
     """Return the past for programs."""
     return {
-        "from": _iso(past.begin_s),
-        "to": _iso(past.end_s),
+        "from": rfc3339(past.begin_s),
+        "to": rfc3339(past.end_s),
         "stepSeconds": past.step_s,
         "incidents": [
             {
                 "kind": each.kind,
                 "about": each.about,
                 "what": each.what,
-                "from": _iso(each.begin_s),
-                "to": _iso(each.end_s),
+                "from": rfc3339(each.begin_s),
+                "to": rfc3339(each.end_s),
                 "seconds": each.end_s - each.begin_s,
                 "beginsBefore": each.begins_before,
                 "goesOn": each.goes_on,
@@ -85,7 +85,3 @@ def _moment(seconds: int) -> str:
 
 def _clock(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S")
-
-
-def _iso(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from gpuscale.base.pages.columns import aligned
 from gpuscale.base.pages.words import NO_DATA, plain_text, seconds_text
-from gpuscale.base.words import counted
+from gpuscale.base.words import counted, rfc3339
 from gpuscale.ops.money.prices import HourPrice
 from gpuscale.ops.shadow.books import Account, Shadow, Step
 
@@ -73,8 +73,8 @@ def shadow_document(
     """Return the books for programs; hours and money are not rounded. The arguments are `shadow_lines`'."""
     money = _money(price)
     return {
-        "from": None if shadow.begin_ms is None else _moment(shadow.begin_ms),
-        "to": None if shadow.begin_ms is None else _moment(shadow.end_ms),
+        "from": None if shadow.begin_ms is None else rfc3339(shadow.begin_ms / 1000),
+        "to": None if shadow.begin_ms is None else rfc3339(shadow.end_ms / 1000),
         "syncs": shadow.syncs,
         "secondsSeen": shadow.seen_ms / 1000,
         "real": _fields(shadow.real, gpus, money),
@@ -87,7 +87,7 @@ def shadow_document(
         "priceSource": price.source if isinstance(price, HourPrice) else price,
         "steps": [
             {
-                "time": _moment(each.at_ms),
+                "time": rfc3339(each.at_ms / 1000),
                 "real": {"from": each.real[0], "to": each.real[1], "why": list(each.real_why)},
                 "shadow": {
                     "from": each.shadow[0],
@@ -136,7 +136,3 @@ def _moved(counts: tuple[int, int]) -> str:
 
 def _clock(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%S")
-
-
-def _moment(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

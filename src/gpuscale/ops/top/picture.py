@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Protocol
+
+from gpuscale.base.words import rfc3339
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +159,5 @@ def picture_document(picture: Picture) -> Mapping[str, object]:
     document = asdict(picture)
     at_ms = document.pop("at_ms")
     for event in document["events"]:
-        event["time"] = _time(event.pop("at_ms"))
-    return {"time": _time(at_ms), **document}
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        event["time"] = rfc3339(event.pop("at_ms") / 1000)
+    return {"time": rfc3339(at_ms / 1000), **document}

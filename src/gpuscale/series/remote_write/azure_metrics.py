@@ -13,8 +13,8 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
+from gpuscale.base.words import rfc3339
 from gpuscale.series.labels import LabelSet
 from gpuscale.series.remote_write.relabelling import RelabelRule, relabelled
 
@@ -165,7 +165,7 @@ class AzureMessage:
                     "dimNames": list(names),
                     "series": [_series(values, minute) for values, minute in part],
                 }
-                time = datetime.fromtimestamp(minute_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+                time = rfc3339(minute_ms / 1000)
                 line = {"time": time, "data": {"baseData": base}}
                 text = json.dumps(line, separators=(",", ":"), allow_nan=False).encode()
                 yield text, sum(minute.count for _, minute in part)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from gpuscale.base.pages.columns import Table, aligned
 from gpuscale.base.pages.words import NO_DATA, plain_text
-from gpuscale.base.words import counted
+from gpuscale.base.words import counted, rfc3339
 from gpuscale.lab.sim.history.ledger import Ledger, LedgerDay
 
 _HEADS = ("GPU-HOURS", "MONEY", "AT MAXIMUM", "DEFAULT HPA", "BEFORE")
@@ -110,7 +110,7 @@ def _fields(each: Ledger) -> dict[str, object]:
         "workload": each.name,
         "gpuHourPrice": each.gpu_hour,
         "twinErrorShare": each.error,
-        "changed": None if each.changed_s is None else _iso(each.changed_s),
+        "changed": None if each.changed_s is None else rfc3339(each.changed_s),
         "days": [
             {
                 "day": _day(day.begin_s),
@@ -131,7 +131,7 @@ def _fields(each: Ledger) -> dict[str, object]:
             "gpuHoursPromisedAMonth": outcome.promised,
             "gpuHoursSaved": outcome.came,
             "gpuHoursSavedAMonth": outcome.a_month,
-            "since": None if outcome.since_s is None else _iso(outcome.since_s),
+            "since": None if outcome.since_s is None else rfc3339(outcome.since_s),
         },
         "notes": list(each.notes),
     }
@@ -164,7 +164,3 @@ def _day(seconds: int) -> str:
 
 def _moment(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
-
-
-def _iso(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -6,14 +6,13 @@ results.json those of `go test -json`); names are ours, as upstream's are those 
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree as ET
 
 from gpuscale import __version__
 from gpuscale.base.documents.documents import dump_documents
 from gpuscale.base.pages.columns import aligned
-from gpuscale.base.words import counted, printable
+from gpuscale.base.words import counted, printable, rfc3339
 from gpuscale.ops.doctor.conform.evidence import Evidence
 from gpuscale.ops.doctor.conform.steps import DEVICES, NOT_RUN, PODS, StepResult
 from gpuscale.ops.doctor.pulse.sights import ChainSight
@@ -74,7 +73,8 @@ def _is_shown(results: Sequence[StepResult], requirement: str) -> bool:
 def _page(evidence: Evidence, results: Sequence[StepResult], at_ms: int) -> Iterator[str]:
     yield f"# {evidence.about}: evidence for Kubernetes AI Conformance"
     yield ""
-    yield f"{_stamp(at_ms)}, Kubernetes {evidence.kubernetes}, gpuscale {__version__} (`gpuscale conform`)."
+    versions = f"Kubernetes {evidence.kubernetes}, gpuscale {__version__} (`gpuscale conform`)"
+    yield f"{rfc3339(at_ms / 1000)}, {versions}."
     served = ", ".join(f"{group} by {server}" for group, server in sorted(evidence.servers.items()))
     yield f"Metrics APIs: {served or 'none'}. Exporters: {', '.join(evidence.exporters) or 'none'}."
     if evidence.simulated:
@@ -154,7 +154,7 @@ def _document(evidence: Evidence, results: Sequence[StepResult]) -> dict[str, An
 
 def _look(sight: ChainSight) -> dict[str, Any]:
     return {
-        "at": _stamp(sight.at_ms),
+        "at": rfc3339(sight.at_ms / 1000),
         "wanted": sight.desired,
         "asked": sight.asked,
         "hpaGeneration": sight.generation,
@@ -173,7 +173,7 @@ def _look(sight: ChainSight) -> dict[str, Any]:
                 {
                     "of": each.about,
                     "value": each.value,
-                    "measured": None if each.at_ms is None else _stamp(each.at_ms),
+                    "measured": None if each.at_ms is None else rfc3339(each.at_ms / 1000),
                 }
                 for each in items
             ]
@@ -189,7 +189,7 @@ def _look(sight: ChainSight) -> dict[str, Any]:
 def _go_json(results: Sequence[StepResult], at_ms: int) -> Iterator[str]:
     """Return the lines of `go test -json`."""
     for each in results:
-        event = {"Time": _stamp(at_ms), "Package": _PACKAGE, "Test": each.name}
+        event = {"Time": rfc3339(at_ms / 1000), "Package": _PACKAGE, "Test": each.name}
         yield json.dumps({**event, "Action": "run"})
         yield json.dumps({**event, "Action": "output", "Output": f"{each.title}: {each.found}\n"})
         yield json.dumps({**event, "Action": _ACTIONS[each.passed]})
@@ -213,7 +213,7 @@ def _junit(results: Sequence[StepResult], at_ms: int) -> str:
             tests=str(len(mine)),
             failures=str(sum(each.passed is False for each in mine)),
             skipped=str(sum(each.passed is None for each in mine)),
-            timestamp=_stamp(at_ms),
+            timestamp=rfc3339(at_ms / 1000),
         )
         for each in mine:
             case = ET.SubElement(suite, "testcase", classname=suite.attrib["name"], name=each.name)
@@ -240,7 +240,3 @@ def _product(results: Sequence[StepResult]) -> str:
             }
             spec.setdefault(category, []).append(entry)
     return dump_documents([{"spec": spec}])
-
-
-def _stamp(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

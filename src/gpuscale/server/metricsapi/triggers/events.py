@@ -6,10 +6,10 @@ Few are written, and none without the right to.
 
 import asyncio
 import logging
-from datetime import UTC, datetime
 
 from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError
+from gpuscale.base.words import rfc3339
 from gpuscale.kube import mapping_of, text_of
 from gpuscale.kube.client import ApiStatusError, JsonObject, KubeClient
 from gpuscale.server.metricsapi.triggers.turns import RateBudget
@@ -86,7 +86,7 @@ class TriggerEvents:
     async def _write(self, change: AnswerChange, workload: WorkloadRef) -> None:
         namespace, answer = change.trigger.namespace, change.answer
         now_ms = self._clock.now_ms()
-        at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        at = rfc3339(now_ms / 1000)
         self._written += 1
         type_, reason = _REASONS[answer.basis]
         event: JsonObject = {

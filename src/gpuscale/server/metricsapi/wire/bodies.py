@@ -10,7 +10,6 @@ upstream can't show it and answers 500.
 
 import json
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from functools import lru_cache
 from json.encoder import encode_basestring as quoted
 
@@ -18,6 +17,7 @@ from gpuscale import __version__
 from gpuscale.base.objects.metric_values import ExternalValue, MetricValue
 from gpuscale.base.objects.selectors import OPERATOR_WORDS, Operator, Requirement, Selector
 from gpuscale.base.quantity import milli_text
+from gpuscale.base.words import rfc3339
 from gpuscale.server.metricsapi.wire.paths import (
     CUSTOM_GROUP,
     RESOURCE_GROUP,
@@ -37,7 +37,7 @@ def timestamp(time_ms: int) -> str:
 
 @lru_cache(maxsize=1024)
 def _second_text(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return rfc3339(seconds)
 
 
 def custom_list(
