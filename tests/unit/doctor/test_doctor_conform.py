@@ -1,3 +1,4 @@
+# mypy: disable-error-code="arg-type"
 """Evidence of a good run, and of forty hollow ones: each fails at the step that says what is wrong with it.
 
 The hollow ones are those that were found in public submissions and validators: a CPU metric, a number that
@@ -11,8 +12,11 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
+from gpuscale.base.clock import ManualClock
+from gpuscale.base.errors import UnavailableError
 from gpuscale.ops.doctor.conform import conform_files, conform_lines, judge
 from gpuscale.ops.doctor.conform.evidence import Evidence, MetricEvidence, NodeEvidence
+from gpuscale.ops.doctor.conform.watching import _Run
 from gpuscale.ops.doctor.pulse.hops import PodStage
 from gpuscale.ops.doctor.pulse.sights import ChainSight, DeviceSight, ItemSight, PodSight
 
@@ -59,7 +63,7 @@ def good():
         {"minReplicas": 1, "maxReplicas": 2},
         1,
         2,
-        [MetricEvidence(METRIC, "Pods", of_pods=True, target=60.0, served=True)],
+        [MetricEvidence(METRIC, "Pods", target=60.0)],
         {"custom.metrics.k8s.io": "gpuscale"},
         ["gpuscale:0.1.0"],
         [NodeEvidence("gpu-a", 3, 3, (), ())],
@@ -157,14 +161,14 @@ def mean_of_node(look):
 
 
 HOLLOW = {
-    "cpu": ("metric", other_metric(kind="Resource", name="cpu", of_pods=False, served=False)),
+    "cpu": ("metric", other_metric(kind="Resource", name="cpu")),
     "cpu beside it": (
         "metric",
         lambda run: replace(
             run,
             metrics=[
                 *run.metrics,
-                MetricEvidence("cpu", "Resource", of_pods=False, target=None, served=False),
+                MetricEvidence("cpu", "Resource", target=None),
             ],
         ),
     ),
@@ -315,7 +319,7 @@ def test_what_was_not_come_to_is_neither_passed_nor_failed() -> None:
 
 
 def test_an_external_metric_needs_no_value_of_each_pod() -> None:
-    run = other_metric(kind="External", of_pods=False)(good())
+    run = other_metric(kind="External")(good())
     run = of_all(
         lambda look: replace(
             look,
@@ -366,3 +370,66 @@ def test_a_simulated_node_is_said_to_be_one() -> None:
     run = replace(good(), simulated=True)
     assert any("no evidence for a platform" in line for line in conform_lines(run, judge(run)))
     assert "no evidence for a platform" in conform_files(run, judge(run), START_MS)["README.md"]
+
+
+# Bounds
+
+
+class Looks:
+    """A chain that is as it was at each look, from objects that are new each time."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+
+    async def sight(self):
+        devices = [
+            DeviceSight("gpu-a", f"GPU-{number}", float(number % 2), "") for number in range(400)
+        ]
+        seen = sight(0, {FIRST: 5.0}, desired=1, pods=[pod(f"web-{n}") for n in range(50)])
+        return replace(seen, at_ms=self.clock.now_ms(), devices=devices)
+
+    def knows(self, _nodes) -> bool:
+        return True
+
+
+class Failing(Looks):
+    async def sight(self):
+        raise UnavailableError("the API server does not answer")
+
+
+async def looked(kind: type[Looks], most_s: float):
+    """Return a run and its looks, with a clock that goes on by what is slept."""
+    looks = kind(ManualClock(START_MS))
+
+    async def again():
+        return looks
+
+    run = _Run(again, looks, 1.0, looks.clock)
+    return run, await run.until(most_s, lambda _: False)
+
+
+async def test_a_long_part_has_no_more_looks_than_a_short_one() -> None:
+    _, short = await looked(Looks, 60)
+    assert [each.at_ms - START_MS for each in short[:3]] == [0, 1000, 2000]
+    _, found = await looked(Looks, 7200)
+    assert len(found) == 601
+    assert found[1].at_ms - found[0].at_ms == 12_000
+
+
+async def test_what_does_not_change_is_kept_once() -> None:
+    _, found = await looked(Looks, 600)
+    assert len({id(device) for each in found for device in each.devices}) == 400
+    assert len({id(each_pod) for each in found for each_pod in each.pods}) == 50
+
+
+async def test_looks_that_fail_are_told_once_and_judged_as_not_come_to() -> None:
+    run, found = await looked(Failing, 60)
+    assert (found, run.faults) == ([], ["the API server does not answer"])
+    results = judge(replace(good(), before=[], loaded=[], after=[], faults=run.faults))
+    assert not any(each.passed for each in results if each.id in ("idle", "values", "load", "in"))
+
+
+def test_the_evidence_names_the_devices_of_the_workload_and_no_others() -> None:
+    found = json.loads(conform_files(good(), judge(good()), START_MS)["evidence.json"])
+    pods = {each["pod"] for look in found["looks"]["loaded"] for each in look["devices"]}
+    assert pods == {f"ml/{FIRST}", f"ml/{SECOND}"}

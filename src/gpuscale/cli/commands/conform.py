@@ -22,6 +22,7 @@ from gpuscale.cli.options.cluster import (
     namespace_option,
 )
 from gpuscale.cli.texts import printable
+from gpuscale.ops.doctor.pulse import AT_ONCE
 
 if TYPE_CHECKING:
     from gpuscale.kube.client import KubeSettings
@@ -43,7 +44,10 @@ def conform(
         bool, typer.Option("--load-wait", help="Make no load; it says when to start and stop yours.")
     ] = False,
     at_once: Annotated[
-        int, typer.Option(min=1, max=16, help="Requests of --load-url under way at a time.")
+        int,
+        typer.Option(
+            min=AT_ONCE.lowest, max=AT_ONCE.highest, help="Requests of --load-url under way at a time."
+        ),
     ] = 4,
     output_dir: Annotated[
         str | None,

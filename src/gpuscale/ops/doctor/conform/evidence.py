@@ -1,15 +1,15 @@
 """What was seen of a cluster and of one workload: idle, under load, and left alone again."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from gpuscale.base.objects.hpa import PodsMetric
 from gpuscale.ops.doctor import facts
-from gpuscale.ops.doctor.checks.metrics_api import group_of
 from gpuscale.ops.doctor.pulse.hops import LoadCount
 from gpuscale.ops.doctor.pulse.sights import ChainSight, devices_of
 from gpuscale.ops.doctor.snapshot import AgentLook, HpaLook, Snapshot
+from gpuscale.server.metricsapi.wire import CUSTOM_GROUP, EXTERNAL_GROUP
+from gpuscale.signals import impossible
 
 READINGS = {
     "utilization": ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"),
@@ -44,10 +44,16 @@ class MetricEvidence:
     name: str
     kind: str
     """Pods, Object, External, Resource or ContainerResource."""
-    of_pods: bool
     target: float | None
-    served: bool
-    """By the custom or external metrics API; False for cpu and memory."""
+
+    @property
+    def of_pods(self) -> bool:
+        return self.kind == "Pods"
+
+    @property
+    def served(self) -> bool:
+        """Return whether the custom or external metrics API serves it, as it does not cpu and memory."""
+        return self.kind in ("Pods", "Object", "External")
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ class Evidence:
     """None where somebody else made the load."""
     steady_ms: int = 30_000
     """How long the workload has to stay at its size at the end."""
-    faults: Sequence[str] = field(default=())
+    faults: Sequence[str] = ()
     """Of looks that could not be taken."""
 
     @property
@@ -88,19 +94,16 @@ class Evidence:
 
 def standing(snapshot: Snapshot, look: HpaLook, kubernetes: str) -> Evidence:
     """Return the evidence before anything happens: the stack, its nodes, and the HPA."""
-    services = {
-        facts.name(body).partition(".")[2]: facts.server_of(body)
+    servers = {
+        group: facts.server_of(body)
         for body in snapshot.all("apiservices")
-        if facts.name(body).partition(".")[2]
-        in ("custom.metrics.k8s.io", "external.metrics.k8s.io")
+        if (group := body.child("spec").text("group")) in (CUSTOM_GROUP, EXTERNAL_GROUP)
     }
     metrics = [
         MetricEvidence(
             spec.name,
             type(spec).__name__.removesuffix("Metric"),
-            isinstance(spec, PodsMetric),
             float(target) if (target := spec.target.average_value or spec.target.value) else None,
-            group_of(spec) is not None,
         )
         for spec in look.hpa.metrics
     ]
@@ -118,7 +121,7 @@ def standing(snapshot: Snapshot, look: HpaLook, kubernetes: str) -> Evidence:
         1 if look.hpa.min_replicas is None else look.hpa.min_replicas,
         look.hpa.max_replicas,
         metrics,
-        services,
+        servers,
         sorted(images),
         list(_nodes(snapshot)),
         snapshot.looks["nodes"].fault,
@@ -143,17 +146,21 @@ def _nodes(snapshot: Snapshot) -> Iterator[NodeEvidence]:
             fault = "; ".join(each.fault for each in looks) or "no exporter runs there"
             yield NodeEvidence(name, has, 0, (), (), fault)
             continue
-        devices = {each.uuid: each for each in devices_of(good)}
+        devices = {each.uuid for each in devices_of(good)}
         missing = [what for what, series in READINGS.items() if not _has(good, series, devices)]
-        impossible = [
-            f"{each.uuid}: {each.percent:g} %"
-            for each in devices.values()
-            if not 0 <= each.percent <= 100
-        ]
-        yield NodeEvidence(name, has, len(devices), missing, impossible)
+        yield NodeEvidence(name, has, len(devices), missing, list(_impossible(good)))
 
 
-def _has(looks: Sequence[AgentLook], series: Sequence[str], devices: Mapping[str, object]) -> bool:
+def _impossible(looks: Sequence[AgentLook]) -> Iterator[str]:
+    """Yield what can't be among the readings, and of which device."""
+    for look in looks:
+        for name in (each for series in READINGS.values() for each in series):
+            for sample in look.families[name].samples if name in look.families else ():
+                if (said := impossible(name, sample.value)) is not None:
+                    yield f"{dict(sample.labels).get('UUID', '')}: {said}"
+
+
+def _has(looks: Sequence[AgentLook], series: Sequence[str], devices: Collection[str]) -> bool:
     """Return whether each device has a sample of one of the series."""
     there = {
         dict(sample.labels).get("UUID", "")

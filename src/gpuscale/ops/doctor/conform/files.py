@@ -145,14 +145,14 @@ def _document(evidence: Evidence, results: Sequence[StepResult]) -> dict[str, An
         ],
         "notRun": NOT_RUN,
         "looks": {
-            phase: [_look(each) for each in getattr(evidence, phase)]
+            phase: [_look(each, evidence.namespace) for each in getattr(evidence, phase)]
             for phase in ("before", "loaded", "after")
         },
         "failedLooks": list(evidence.faults),
     }
 
 
-def _look(sight: ChainSight) -> dict[str, Any]:
+def _look(sight: ChainSight, namespace: str) -> dict[str, Any]:
     return {
         "at": rfc3339(sight.at_ms / 1000),
         "wanted": sight.desired,
@@ -181,7 +181,7 @@ def _look(sight: ChainSight) -> dict[str, Any]:
         },
         "devices": [
             {"node": each.node, "uuid": each.uuid, "percent": each.percent, "pod": each.pod}
-            for each in sight.devices
+            for each in sight.of_pods(namespace)
         ],
     }
 

@@ -5,7 +5,7 @@ pod_autoscaling and KAR-0059 accelerator_metrics). Upstream's own tests prove th
 the pod sets itself; these steps want the accelerator's use to be what moves.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gpuscale.ops.doctor.conform.evidence import Evidence, MetricEvidence
@@ -83,7 +83,7 @@ def _idle(seen: Evidence) -> tuple[bool, str]:
     shown = f"wanted {desired}, in the spec {asked}, pods {pods}"
     if others:
         return False, f"the size changed before there was any load: {shown}, then {others[-1]}"
-    return desired == asked == pods and pods < seen.maximum and pods > 0, shown
+    return 0 < (seen.before[-1].size or 0) < seen.maximum, shown
 
 
 def _held(seen: Evidence) -> tuple[bool, str]:
@@ -153,16 +153,16 @@ def _follows(seen: Evidence) -> tuple[bool, str]:
     """The value rises with the device, at the same pod, and not before."""
     reasons = []
     for metric in seen.metrics:
-        rise = _rise(metric, seen)
-        if rise is None:
+        risen = _risen(metric, seen)
+        if not risen:
             reasons.append(f"{metric.name} never rose")
             continue
-        device = next((each.at_ms for each in seen.loaded if _is_busy(seen, each)), None)
+        device = _busy_ms(seen)
         if device is None:
             return False, f"{metric.name} rose while no device of these pods did"
-        if metric.of_pods and (idle := _risen_alone(metric, seen)):
+        if metric.of_pods and (idle := _idle_pods(risen, seen)):
             return False, f"{metric.name} rose for {idle[0]}, whose device did nothing"
-        after_s = (rise - device) / 1000
+        after_s = (min(risen.values()) - device) / 1000
         return True, f"{metric.name} rose {max(0.0, after_s):.1f} s after the device"
     return False, "; ".join(reasons) or "no metric"
 
@@ -210,17 +210,10 @@ def _own_series(seen: Evidence) -> tuple[bool, str]:
 
 def _in(seen: Evidence) -> tuple[bool, str]:
     """Load gone, same HPA: back to the size before, and it stays there."""
-    start, last = seen.before[-1], seen.after[-1]
-    size = len(start.pods)
-    back = [each for each in seen.after if each.desired == each.asked == len(each.pods) == size]
-    since = next(
-        (
-            each.at_ms
-            for number, each in enumerate(seen.after)
-            if all(other in back for other in seen.after[number:])
-        ),
-        None,
-    )
+    size, last = len(seen.before[-1].pods), seen.after[-1]
+    since: int | None = None
+    for each in seen.after:
+        since = None if each.size != size else each.at_ms if since is None else since
     if since is None:
         return False, f"wanted {last.desired}, pods {len(last.pods)}; {size} before the load"
     stayed_ms = last.at_ms - since
@@ -232,21 +225,15 @@ def _untouched(seen: Evidence) -> tuple[bool, str]:
     """Nobody else changed the HPA or the workload's size."""
     if len({each.generation for each in seen.sights}) > 1:
         return False, "the HPA's spec changed during the run"
-    wanted: set[int | None] = set()
-    for each in seen.sights:
+    sights, wanted = seen.sights, set[int | None]()
+    for number, each in enumerate(sights):
+        wanted.add(each.desired)
         # A look reads the HPA a moment before the workload, which may be asked in between.
-        wanted |= {each.desired}
-        if each.asked is not None and each.asked not in wanted | _next_wanted(seen, each):
-            return (
-                False,
-                f"the workload was asked for {each.asked} replicas, which the HPA never wanted",
-            )
+        soon = {later.desired for later in sights[number + 1 : number + 4]}
+        if each.asked is not None and each.asked not in wanted | soon:
+            words = f"the workload was asked for {each.asked} replicas, which the HPA never wanted"
+            return False, words
     return True, "the HPA's spec stayed as it was, and all sizes are the HPA's"
-
-
-def _next_wanted(seen: Evidence, sight: ChainSight) -> set[int | None]:
-    later = [each.desired for each in seen.sights if each.at_ms > sight.at_ms]
-    return set(later[:3])
 
 
 # accelerator_metrics
@@ -355,9 +342,14 @@ def _most(seen: Evidence, sights: Sequence[ChainSight]) -> float | None:
     return max(found, default=None)
 
 
-def _is_busy(seen: Evidence, sight: ChainSight) -> bool:
-    before, now = _most(seen, seen.before), _most(seen, [sight])
-    return before is not None and now is not None and now > before + GPU_RISE_PERCENT
+def _busy_ms(seen: Evidence) -> int | None:
+    """Return when a device of these pods was first busier than before."""
+    before = _most(seen, seen.before)
+    for sight in seen.loaded if before is not None else ():
+        now = _most(seen, [sight])
+        if now is not None and before is not None and now > before + GPU_RISE_PERCENT:
+            return sight.at_ms
+    return None
 
 
 def _highest(devices: Sequence[DeviceSight]) -> dict[str, float]:
@@ -385,14 +377,10 @@ def _risen(metric: MetricEvidence, seen: Evidence) -> dict[str, int]:
     return found
 
 
-def _rise(metric: MetricEvidence, seen: Evidence) -> int | None:
-    return min(_risen(metric, seen).values(), default=None)
-
-
-def _risen_alone(metric: MetricEvidence, seen: Evidence) -> list[str]:
-    """Return pods whose value rose although their own device, which is shown, did not."""
+def _idle_pods(risen: Iterable[str], seen: Evidence) -> list[str]:
+    """Return which of these pods have a device that is shown and was as idle as before."""
     found = []
-    for about in _risen(metric, seen):
+    for about in risen:
         pod = f"{seen.namespace}/{about.removeprefix('Pod/')}"
         quiet = [d.percent for each in seen.before for d in each.devices if d.pod == pod]
         under = [d.percent for each in seen.loaded for d in each.devices if d.pod == pod]

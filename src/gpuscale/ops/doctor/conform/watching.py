@@ -8,12 +8,15 @@ from gpuscale.base.clock import Clock
 from gpuscale.base.errors import GpuscaleError, UsageError
 from gpuscale.kube.client import KubeClient
 from gpuscale.ops.doctor.conform.evidence import Evidence, standing
-from gpuscale.ops.doctor.conform.steps import judge
+from gpuscale.ops.doctor.conform.steps import PODS, judge
 from gpuscale.ops.doctor.gather import Gatherer, GatherSettings
 from gpuscale.ops.doctor.pulse.hops import PodStage
 from gpuscale.ops.doctor.pulse.load import PulseLoad
-from gpuscale.ops.doctor.pulse.sights import ChainReader, ChainSight
+from gpuscale.ops.doctor.pulse.sights import ChainReader, ChainSight, DeviceSight, PodSight
 from gpuscale.ops.doctor.snapshot import HpaLook, Snapshot
+
+_MOST_LOOKS = 600
+"""In each part of a run, however long it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +78,8 @@ async def watch(
     tell(f"watching it without load for {settings.idle_s:g} s")
     before = await run.until(settings.idle_s, lambda _: False)
     evidence = replace(evidence, before=before, faults=run.faults)
-    if any(
-        each.passed is False for each in judge(evidence) if each.requirement == "pod_autoscaling"
-    ):
+    judged = [each for each in judge(evidence) if each.requirement == PODS]
+    if not before or any(each.passed is False for each in judged):
         return evidence
     old = {each.uid for each in before[-1].pods}
     load = (
@@ -97,7 +99,7 @@ async def watch(
     since_ms: list[int] = []
 
     def is_back(seen: ChainSight) -> bool:
-        if not seen.desired == seen.asked == len(seen.pods) == size:
+        if seen.size != size:
             since_ms.clear()
             return False
         since_ms.append(seen.at_ms)
@@ -121,12 +123,14 @@ class _Run:
         self._reader = reader
         self._every_s = every_s
         self._clock = clock
+        self._pods: dict[PodSight, PodSight] = {}
+        self._devices: dict[DeviceSight, DeviceSight] = {}
         self.faults: list[str] = []
 
     async def until(self, most_s: float, is_over: Callable[[ChainSight], bool]) -> list[ChainSight]:
         """Look until it is over, or time is; a look that fails is noted, and the next one is taken."""
         found: list[ChainSight] = []
-        start_ms = self._clock.now_ms()
+        start_ms, every_s = self._clock.now_ms(), max(self._every_s, most_s / _MOST_LOOKS)
         while True:
             try:
                 seen = await self._reader.sight()
@@ -137,12 +141,18 @@ class _Run:
                 if str(error) not in self.faults:
                     self.faults.append(str(error))
             else:
-                found.append(seen)
+                found.append(self._kept(seen))
                 if is_over(seen):
                     return found
             if self._clock.now_ms() - start_ms >= most_s * 1000:
                 return found
-            await self._clock.sleep(self._every_s)
+            await self._clock.sleep(every_s)
+
+    def _kept(self, seen: ChainSight) -> ChainSight:
+        """Return a look that shares what is as in earlier ones: most devices and pods of most looks."""
+        pods = [self._pods.setdefault(each, each) for each in seen.pods]
+        devices = [self._devices.setdefault(each, each) for each in seen.devices]
+        return replace(seen, pods=pods, devices=devices)
 
 
 def _is_out(seen: ChainSight, old: set[str], evidence: Evidence) -> bool:

@@ -86,6 +86,12 @@ class ChainSight:
     """Of the nodes that are looked at."""
     agent_faults: Sequence[str]
 
+    @property
+    def size(self) -> int | None:
+        """Return the replicas that HPA, workload and pods agree on; None where one of them differs."""
+        size = len(self.pods)
+        return size if self.desired == self.asked == size else None
+
     def of_pods(self, namespace: str) -> Sequence[DeviceSight]:
         """Return the devices that agents give to these pods."""
         names = {f"{namespace}/{each.name}" for each in self.pods}
