@@ -115,7 +115,7 @@ def write(
     """
     document = {
         "benchmark": name,
-        "command": " ".join([Path(sys.executable).name, *sys.argv]),
+        "command": command(sys.argv),
         "commit": commit(),
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
@@ -189,6 +189,12 @@ def _cpu_name() -> str:
         return platform.processor()
     names = [row.partition(":")[2].strip() for row in text.splitlines() if "model name" in row]
     return names[0] if names else platform.processor()
+
+
+def command(words: Sequence[str]) -> str:
+    """Return a command as another machine may run it: a path of this one is its last part."""
+    shown = [Path(each).name if each.startswith("/") else each for each in words]
+    return " ".join([Path(sys.executable).name, *shown])
 
 
 def _output(command: list[str]) -> str:
